@@ -27,8 +27,8 @@ from serl.agents.pairs.spread import Spread
 from serl.agents.positions.config import position_market, windows
 from serl.agents.positions.rules import Flat, Uniform
 from serl.agents.positions.targets import Rule
+from serl.agents.traders.builtin import POPULATIONS, read_yaml
 from serl.agents.traders.population import load_population
-from serl.agents.traders.shipped import POPULATIONS, read_yaml
 from serl.exchange.errors import ConfigError
 
 WINDOWS = 64

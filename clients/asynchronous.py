@@ -13,8 +13,8 @@ from serl.clients.client import Client
 from serl.clients.core import ClientCore, Result, Steps
 from serl.clients.feed_topics import check_book_channel
 from serl.clients.inbox import InboxItem
+from serl.clients.lockstep import take_turn
 from serl.clients.session import Grant, Order, Session
-from serl.clients.turns import take_turn
 from serl.clients.values import AssetBalance, Balance, Price, SymbolStatus, Trade
 from serl.exchange.news import News
 from serl.exchange.records import CommandKind, Side, TimeInForce

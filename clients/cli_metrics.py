@@ -16,14 +16,14 @@ from serl.exchange.errors import ConfigError
 def metrics(connect: str, listen: str, curve: Path | None, token: str) -> None:
     """Serve /metrics for Prometheus, /health and /ready of a running exchange, until Ctrl-C. Whoever reaches the port can read them."""
     from serl.clients.metrics import metrics_server
-    from serl.clients.questions import Questions
+    from serl.clients.query_connection import QueryConnection
     from serl.garbage import collect_while_serving
 
     host, separator, port = listen.rpartition(":")
     if not separator or not port.isdigit() or int(port) > 65535:
         raise ConfigError(f"--listen: expected HOST:PORT, got {listen!r}; for example 127.0.0.1:9464")
     try:
-        server = metrics_server(Questions(connect, curve, token).ask, host, int(port))
+        server = metrics_server(QueryConnection(connect, curve, token).ask, host, int(port))
     except OSError as error:
         raise ConfigError(f"--listen {listen}: {error.strerror or error}; choose another address or port") from None
     with server:

@@ -13,8 +13,6 @@ from typing import Any, TypeVar
 
 import msgpack
 
-from serl.clients.asked import TOGETHER_MAX, Asked
-from serl.clients.awaited import Awaited
 from serl.clients.book import L2Book, L3Book, Level, depth_max
 from serl.clients.connection import Connection
 from serl.clients.errors import (
@@ -29,6 +27,8 @@ from serl.clients.errors import (
 from serl.clients.feed_topics import Heard
 from serl.clients.inbox import InboxItem, drain
 from serl.clients.news import NewsFeed
+from serl.clients.pending_commands import PendingCommands
+from serl.clients.pending_queries import IN_FLIGHT_MAX, PendingQueries
 from serl.clients.relogin import Relogin
 from serl.clients.session import Grant, Order, RowsMessage, Session
 from serl.clients.stale_books import StaleBooks, snapshot_query
@@ -72,7 +72,7 @@ class ClientCore(Connection):
         self._heard = Heard()
         self._stale = StaleBooks(self.books, REPLY_TIMEOUT_S)
         self._subscribed = False
-        self._asked, self._awaited, self.relogin = Asked(), Awaited(session), Relogin()
+        self._queries, self._commands, self.relogin = PendingQueries(), PendingCommands(session), Relogin()
         #: number of messages received so far, on all sockets
         self.received = 0
         #: the last error that `receive` raised
@@ -100,7 +100,7 @@ class ClientCore(Connection):
             was_live = self.session.live
             items = self._receive_answer(data)
             self.inbox.extend(items)
-            self._awaited.note(items)
+            self._commands.note(items)
             if items and isinstance(items[-1], Grant):
                 self.grant = items[-1]
             if was_live and not self.session.live:
@@ -114,7 +114,7 @@ class ClientCore(Connection):
             reply = msgpack.unpackb(data, strict_map_key=False)
             request = reply[3] if reply[0] == Kind.ERROR else reply[1]
             self.received += 1
-            if self._asked.note(request, reply):
+            if self._queries.note(request, reply):
                 continue
             if self.news_feed is not None and request == self.news_feed.request:
                 self.inbox.extend(self.news_feed.receive_reply(reply))
@@ -125,7 +125,7 @@ class ClientCore(Connection):
             topic, data = self.feed.recv_multipart()
             self._receive_feed(topic.decode().removeprefix(self.session.topic_prefix), msgpack.unpackb(data))
         self._query_news()
-        for message in self._stale.queries(self.session, self._asked.new_number):
+        for message in self._stale.queries(self.session, self._queries.new_number):
             self.try_query(message)
         if self.session.live and time.monotonic() - max(self._sent_s, self._pinged_s) > self._silence_s / 3:
             self.ping()
@@ -141,7 +141,7 @@ class ClientCore(Connection):
             if not self.relogin.is_repeat(error.code):
                 raise
         except RequestRejected as error:
-            if not self.relogin.is_repeat(error.code) and not self._awaited.note_refusal(error):
+            if not self.relogin.is_repeat(error.code) and not self._commands.note_refusal(error):
                 raise
         return []
 
@@ -152,7 +152,7 @@ class ClientCore(Connection):
         self._stale.note_depth(depth_max(self.session.limits))
         if self.session.has_gap:
             self._distrust_books()
-        for message in (*self._awaited.replayed(), *self.session.unanswered.values()):
+        for message in (*self._commands.replayed(), *self.session.unanswered.values()):
             self.send(message)
 
     def _distrust_books(self) -> None:
@@ -184,7 +184,7 @@ class ClientCore(Connection):
     def _query_news(self) -> None:
         """Requests news that the feed has missed."""
         if self.news_feed is not None and self.news_feed.is_query_due:
-            number = self._asked.new_number()
+            number = self._queries.new_number()
             after = self.news_feed.query(number)
             self.try_query(msgpack.packb([Kind.NEWS, number, self.session.token, after]))
 
@@ -282,48 +282,48 @@ class ClientCore(Connection):
         return bool(self.session.clock[0] == "lockstep")
 
     def _wait_for_reply(self, command_id: int, command: str) -> Steps[None]:
-        self._awaited.add(command_id)
+        self._commands.add(command_id)
         try:
             self.receive()
-            while not self._awaited.has_answer(command_id, command):
+            while not self._commands.has_answer(command_id, command):
                 self.raise_if_silent()
                 yield REPLY_WAIT_S
                 self.receive()
         finally:
-            self._awaited.remove(command_id)
+            self._commands.remove(command_id)
 
     def ask(self, kind: int, *values: Any) -> Steps[list[Any]]:
         """Sends a query; returns the whole reply. Raises `RequestRejected`; see `ask_all`."""
         return (yield from self.ask_all([(kind, *values)]))[0]
 
     def ask_all(self, queries: Sequence[tuple[Any, ...]]) -> Steps[list[list[Any]]]:
-        """Pipelines queries (kind, values ..), up to TOGETHER_MAX at a time; returns the whole replies in the order of the queries. Raises
+        """Pipelines queries (kind, values ..), up to IN_FLIGHT_MAX at a time; returns the whole replies in the order of the queries. Raises
         `RequestRejected` for the first rejected one.
 
         Repeats the queries if no reply has arrived for `REPLY_TIMEOUT_S`: a broken connection has lost them or their replies."""
         replies: list[list[Any]] = []
-        for first in range(0, len(queries), TOGETHER_MAX):
-            replies += yield from self._ask_together(queries[first : first + TOGETHER_MAX])
+        for first in range(0, len(queries), IN_FLIGHT_MAX):
+            replies += yield from self._ask_in_flight(queries[first : first + IN_FLIGHT_MAX])
         for reply in replies:
             if reply[0] == Kind.ERROR:
                 raise RequestRejected(reply[1], reply[2])
         return replies
 
-    def _ask_together(self, queries: Sequence[tuple[Any, ...]]) -> Steps[list[list[Any]]]:
-        messages = self._asked.add(queries, self.session.token)
+    def _ask_in_flight(self, queries: Sequence[tuple[Any, ...]]) -> Steps[list[list[Any]]]:
+        messages = self._queries.add(queries, self.session.token)
         self._queried_s, missing = time.monotonic(), list(messages)
         try:
             while missing:
                 asked_s = time.monotonic()
                 for number in missing:
                     self.query(messages[number])
-                while missing and time.monotonic() - max(asked_s, self._asked.noted_s) <= REPLY_TIMEOUT_S:
+                while missing and time.monotonic() - max(asked_s, self._queries.noted_s) <= REPLY_TIMEOUT_S:
                     self.raise_if_silent()
                     yield REPLY_WAIT_S
-                    missing = self._asked.without_reply(missing)
-            return self._asked.replies(messages)
+                    missing = self._queries.without_reply(missing)
+            return self._queries.replies(messages)
         finally:
-            self._asked.remove(messages)
+            self._queries.remove(messages)
 
     def book(self, symbol: str, depth: int) -> Steps[tuple[list[Level], list[Level]]]:
         """(bids, asks): from the feed if the book is followed, otherwise from a snapshot.

@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple
 import msgpack
 import numpy as np
 
+from serl.clients.bulk import bulk_message
 from serl.clients.errors import LoginRefused, ReportGap, RequestRejected, SessionEnded, UnknownSymbol
 from serl.clients.instrument import Instrument as Instrument
-from serl.clients.together import together
 from serl.exchange.integers import integer
 from serl.exchange.records import (
     ALL_SYMBOLS,
@@ -208,7 +208,7 @@ class Session:
             return messages  # in process, or an exchange that does not accept such a message
         for term_id in self.term_ids[command_id]:
             del self.unanswered[term_id]
-        self.unanswered[command_id] = together(messages)
+        self.unanswered[command_id] = bulk_message(messages)
         return [self.unanswered[command_id]]
 
     def _term_commands(self, terms: Terms) -> list[tuple[int, bytes]]:

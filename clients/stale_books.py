@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from serl.clients.asked import query_message
 from serl.clients.book import L2Book, L3Book
+from serl.clients.pending_queries import query_message
 from serl.clients.session import Session
 from serl.exchange.wire import Kind
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from serl.agents.traders.shipped import POPULATIONS, ShippedFile
+from serl.agents.traders.builtin import POPULATIONS, BuiltinFile
 from serl.clients.dashboard import PORT
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ SPEED, POPULATION, SEED = "30", "liquid", 1
 )
 @click.option(
     "--population",
-    type=ShippedFile("population", POPULATIONS),
+    type=BuiltinFile("population", POPULATIONS),
     help=f"Population of traders: a YAML file, or the name of a shipped one  [default: {POPULATION}]",
 )
 @click.option("--seed", type=click.IntRange(0), help=f"Seed of the traders, or of the generated day  [default: {SEED}]")
@@ -60,9 +60,9 @@ def demo(
         require_packages()
     require_reports()
     output.mkdir(parents=True, exist_ok=True)
-    from serl.exchange.code_cache import compiled_beside
+    from serl.exchange.code_cache import precompiling
 
-    with compiled_beside(*(["book"] if quick or day else [])):  # on a new machine, while the day is read or generated
+    with precompiling(*(["book"] if quick or day else [])):  # on a new machine, while the day is read or generated
         source = _source(day, quick, population or POPULATION, SEED if seed is None else seed, output / "demo.day")
         if rate is None or quick:  # without --quick there is always a rate
             from serl.demo import quick as quick_demo

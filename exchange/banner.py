@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from serl.exchange.beside import Traders
     from serl.exchange.config import ExchangeConfig
     from serl.exchange.server import Exchange
+    from serl.exchange.trader_processes import TraderProcesses
 
 
 def speed_text(speed: float) -> str:
@@ -16,7 +16,9 @@ def speed_text(speed: float) -> str:
     return f" x {speed:g}" if speed not in (0, 1) else ""
 
 
-def print_banner(settings: "ExchangeConfig", server: "Exchange", seconds: float, traders: "Traders | None") -> None:
+def print_banner(
+    settings: "ExchangeConfig", server: "Exchange", seconds: float, traders: "TraderProcesses | None"
+) -> None:
     """Prints the endpoints and settings of an exchange that is ready, and lets its traders join."""
     recovery = server.core.recovery
     names = ", ".join(symbol.name for symbol in settings.symbols[:8]) + (" ..." if len(settings.symbols) > 8 else "")

@@ -19,8 +19,8 @@ from serl.exchange.errors import ConfigError
 from serl.exchange.log import log, log_to_stderr
 
 if TYPE_CHECKING:
-    from serl.exchange.beside import Traders
     from serl.exchange.config import ExchangeConfig
+    from serl.exchange.trader_processes import TraderProcesses
 
 SLOW_START_S = 3.0
 """A start that takes longer prints that it is compiling."""
@@ -167,11 +167,11 @@ def start(
     """
     began = time.perf_counter()
     log_to_stderr(log_form)
-    from serl.exchange.beside import traders_of
     from serl.exchange.config import load_config
     from serl.exchange.private_files import warn_if_shared
+    from serl.exchange.trader_processes import trader_processes
 
-    traders = traders_of(context, population, hosts, seed, flow, forecaster)
+    traders = trader_processes(context, population, hosts, seed, flow, forecaster)
     settings = load_config(config, _overrides(**options), None if traders is None else traders.defaults)
     _check_clock_options(settings.clock.kind, options["clock_start"], options["participants"])
     if config is not None and settings.login.has_inline_tokens:
@@ -179,20 +179,20 @@ def start(
     _serve(settings, traders, began)
 
 
-def _serve(settings: "ExchangeConfig", traders: "Traders | None", began_s: float) -> None:
+def _serve(settings: "ExchangeConfig", traders: "TraderProcesses | None", began_s: float) -> None:
     """Serves an exchange, with these traders beside it, until it is stopped. began_s: the `time.perf_counter` value when the command began."""
-    from serl.exchange.code_cache import BACKGROUND_NICENESS, compiled_beside
+    from serl.exchange.code_cache import BACKGROUND_NICENESS, precompiling
     from serl.garbage import collect_while_serving
 
     slow = threading.Timer(SLOW_START_S, click.echo, ["compiling: the first start takes 10 to 30 s"], {"err": True})
     slow.daemon = True
     slow.start()
     gc.disable()  # a compiler creates many long-lived objects
-    with contextlib.ExitStack() as beside:
+    with contextlib.ExitStack() as cleanup:
         if traders is not None:
-            beside.callback(traders.stop)
+            cleanup.callback(traders.stop)
             traders.start(settings)
-        with compiled_beside("book"):
+        with precompiling("book"):
             from serl.exchange.server import Exchange  # imports the compiler, which takes a while
             from serl.exchange.warm import warm_loop
 
@@ -204,7 +204,7 @@ def _serve(settings: "ExchangeConfig", traders: "Traders | None", began_s: float
 
         def ready() -> None:
             slow.cancel()
-            beside.enter_context(compiled_beside("rulebook", niceness=BACKGROUND_NICENESS))
+            cleanup.enter_context(precompiling("rulebook", niceness=BACKGROUND_NICENESS))
             print_banner(settings, server, time.perf_counter() - began_s, traders)
             log(
                 "ready", "exchange ready", level=logging.INFO, endpoints=settings.endpoints,
@@ -226,16 +226,16 @@ def _serve(settings: "ExchangeConfig", traders: "Traders | None", began_s: float
 def compile_ahead(context: click.Context, population: str | None, forecaster: Path | None) -> None:
     """Precompile everything an exchange runs, including every order type, for example in an image. Later starts load it from the cache."""
     began = time.perf_counter()
-    from serl.exchange.beside import traders_of
-    from serl.exchange.code_cache import compiled_beside
+    from serl.exchange.code_cache import precompiling
+    from serl.exchange.trader_processes import trader_processes
 
-    traders = traders_of(context, population, None, None, None, forecaster)
+    traders = trader_processes(context, population, None, None, None, forecaster)
     click.echo(
         "compiling what is not in the cache yet; the first time takes 10 to 30 s, longer on a busy machine", err=True
     )
     gc.disable()  # the compiler creates many long-lived objects
-    with contextlib.ExitStack() as beside:
-        processes = beside.enter_context(compiled_beside("rulebook", "book"))
+    with contextlib.ExitStack() as cleanup:
+        processes = cleanup.enter_context(precompiling("rulebook", "book"))
         from serl.exchange.config import load_config
         from serl.exchange.market import Market
         from serl.exchange.ports import free_port
@@ -243,7 +243,7 @@ def compile_ahead(context: click.Context, population: str | None, forecaster: Pa
         settings = {"endpoint": f"tcp://127.0.0.1:{free_port()}", "full_rule_book": True}
         configured = load_config(None, settings, None if traders is None else traders.defaults)
         if traders is not None:
-            beside.callback(traders.stop)
+            cleanup.callback(traders.stop)
             traders.start(configured)
         from serl.exchange.server import Exchange
         from serl.exchange.warm import warm_loop

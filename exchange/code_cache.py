@@ -106,10 +106,10 @@ def alone(name: str, wait: Callable[[], None] = lambda: None) -> Iterator[None]:
 
 
 @contextmanager
-def compiled_beside(*pieces: str, niceness: int = 0) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """In separate processes, which end with the context and not with Ctrl-C, compiles the pieces (of `ahead.PIECES`) that are not stored yet.
+def precompiling(*pieces: str, niceness: int = 0) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """In separate processes, which end with the context and not with Ctrl-C, compiles the pieces (of `precompile.PIECES`) that are not stored yet.
     niceness: added to that of the processes."""
-    command = [sys.executable, "-m", "serl.exchange.ahead"]
+    command = [sys.executable, "-m", "serl.exchange.precompile"]
     missing = [piece for piece in pieces if not is_kept(piece)]
     processes = [subprocess.Popen([*command, piece], start_new_session=True) for piece in missing]
     try:

@@ -156,12 +156,12 @@ class Connections:
     def _close_excess(
         self, descriptors: NDArray[np.int64], ports: NDArray[np.int64], sessions: Collection[int]
     ) -> None:
-        """Closes strangers' connections beyond the maximum number, those with the highest descriptors first."""
+        """Closes unauthenticated connections beyond the maximum number, those with the highest descriptors first."""
         excess = len(descriptors) - self.connections_max
         if excess <= 0:
             return
-        strangers = np.flatnonzero(~np.isin(descriptors, list(sessions)))[::-1]
-        for index in strangers[:excess]:
+        unauthenticated = np.flatnonzero(~np.isin(descriptors, list(sessions)))[::-1]
+        for index in unauthenticated[:excess]:
             self._refusals.connections_closed += 1
             close_connection(int(descriptors[index]), int(ports[index]))
 

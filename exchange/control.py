@@ -33,7 +33,7 @@ from serl.exchange.peer import Peer, peer_of_message
 from serl.exchange.records import COMMAND, CommandKind, Rows
 from serl.exchange.resends import Resends
 from serl.exchange.sessions import Sessions
-from serl.exchange.strangers import Strangers
+from serl.exchange.unauthenticated import UnauthenticatedConnections
 from serl.exchange.wire import Kind, RequestError, pack
 
 CANCELLATIONS = [int(kind) for kind in (CommandKind.CANCEL, CommandKind.REDUCE, CommandKind.MASS_CANCEL)]
@@ -53,7 +53,7 @@ class Control:
 
     def __init__(
         self, core: Core, clock: Clock, sessions: Sessions, lockstep: Lockstep | None, inbound: Inbound,
-        strangers: Strangers, resends: Resends,
+        unauthenticated: UnauthenticatedConnections, resends: Resends,
     ) -> None:  # fmt: skip
         self._core = core
         self._gateway = core.gateway
@@ -63,8 +63,8 @@ class Control:
         self._inbound = inbound
         self._rate = sessions.limits["control_messages_per_s_max"]
         self._paid_ahead = int(self._rate * BURST_PERIODS_S / PAYMENTS) if self._rate else PAID_AHEAD_MAX
-        self._charges, self._strangers, self._resends = Charges(self._rate), strangers, resends
-        sessions.is_busy = strangers.is_limited
+        self._charges, self._unauthenticated, self._resends = Charges(self._rate), unauthenticated, resends
+        sessions.is_busy = unauthenticated.is_limited
         self._logins: dict[
             int, tuple[list[Any], Peer]
         ] = {}  # HELLOs by routing number that wait for names to be saved or missed reports to be read
@@ -95,13 +95,13 @@ class Control:
             self._dispatch(route, slot, gateway.message[:size].tobytes())
         except RequestError as error:
             if self._sessions.send_error(route, error) and error.code == "not_logged_in":
-                self._strangers.mute(route, self._peer())
+                self._unauthenticated.mute(route, self._peer())
 
     def _may_be_answered(self, route: int, slot: int) -> bool:
-        """Charges a message to its sender: a participant, however often it connects, or a stranger's connection. Returns whether it may be answered."""
+        """Charges a message to its sender: a participant, however often it connects, or an unauthenticated connection. Returns whether it may be answered."""
         if slot < 0:
             self._sessions.refusals.heard.add(self._peer().descriptor)
-            return self._strangers.may_be_answered(route) and self._charges.take(route)
+            return self._unauthenticated.may_be_answered(route) and self._charges.take(route)
         if self._lockstep is not None:  # in lockstep no message delays other participants needlessly
             return True
         return self._charges.take(~int(self._gateway.participant[slot]))
@@ -110,9 +110,9 @@ class Control:
         """Ends the session of a connection that sends too many messages other than orders, and closes the connection."""
         if slot < 0 or self._gateway.status[slot] == FREE:
             text = "the exchange is too busy to serve connections that are not logged in; connect again later"
-            self._strangers.close(route, self._peer(), pack(Kind.GOODBYE, "rate", text))
+            self._unauthenticated.close(route, self._peer(), pack(Kind.GOODBYE, "rate", text))
             return
-        self._strangers.close(route, self._peer(), pack(Kind.HEARTBEAT, self._clock.now_ns()))
+        self._unauthenticated.close(route, self._peer(), pack(Kind.HEARTBEAT, self._clock.now_ns()))
         self.end(
             slot, "rate",
             f"more than {self._rate:g} messages per second besides accepted orders (control_messages_per_s_max)",
@@ -139,7 +139,7 @@ class Control:
         elif kind == Kind.BYE:
             wire.expect(message, "[65]")
             self._charges.take(~int(self._gateway.participant[slot]), LOGIN_MESSAGES)
-            self._strangers.forget(route)
+            self._unauthenticated.forget(route)
             self.end(slot, "bye", "the client sent BYE")
         elif kind == Kind.PING:
             (number,) = wire.expect(message, "[66, n]", int)
@@ -169,7 +169,7 @@ class Control:
     @property
     def may_finish_logins(self) -> bool:
         """Whether something has been saved or read since logins began to wait, or there is time again to look for missed reports."""
-        may_search = self._sessions.has_waited and not self._strangers.is_limited()
+        may_search = self._sessions.has_waited and not self._unauthenticated.is_limited()
         return bool(self._logins) and (may_search or self._seen_done != self._done)
 
     @property
@@ -204,7 +204,7 @@ class Control:
         self._displace(message[3])
         if is_logged_in:
             self._forget_search(message)
-            self._strangers.unmute(route)
+            self._unauthenticated.unmute(route)
         else:
             self._logins[route] = message, peer
 

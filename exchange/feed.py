@@ -107,12 +107,12 @@ class Feed:
 
     def read_subscriptions(self, sequence: int, time_ns: int, turn_s: float) -> float:
         """Reads new subscriptions; every event up to `sequence` must have been published. A topic that had no subscribers restarts its chain of
-        sequences; one with a new subscriber is soon repeated. Reads none after `turn_s`. Returns the time to charge to strangers."""
+        sequences; one with a new subscriber is soon repeated. Reads none after `turn_s`. Returns the time to charge to unauthenticated connections."""
         if self._subscriptions.read(turn_s):
             self._restart_chains(sequence, time_ns)
         if self._subscriptions.new:
             self.state.is_active[:] |= self._topics_of(map(without_number, self._subscriptions.new))
-        return self._subscriptions.owed_by_strangers_s()
+        return self._subscriptions.owed_by_unauthenticated_s()
 
     def _restart_chains(self, sequence: int, time_ns: int) -> None:
         state = self.state

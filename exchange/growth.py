@@ -14,7 +14,7 @@ from serl.exchange.kernel.state import FULL_BOOK, State, link_free, with_queues
 from serl.exchange.limits import MarketLimits
 from serl.exchange.log import log
 from serl.exchange.memory import populate
-from serl.exchange.pointed import OWN_WORDS, bound
+from serl.exchange.struct_pointer import OWN_WORDS, with_handle
 
 STEP_SLOTS = 16_384
 """Maximum number of slots by which a pool with room grows at once, because nothing trades meanwhile."""
@@ -114,14 +114,14 @@ def _say_wait() -> None:
 
 def rebound(state: State) -> State:
     """The state with a new handle: the current addresses of its arrays and of this process's rule books."""
-    return bound(state, (full_rule_book() if state.handle[FULL_BOOK] else 0, fast_path()))
+    return with_handle(state, (full_rule_book() if state.handle[FULL_BOOK] else 0, fast_path()))
 
 
 def grow(state: State, limits: MarketLimits, room: Room) -> State:
     """The state with what the compiled code asked for: the full rule book, more far levels or more orders; one of them per call."""
     if state.counters["wants_full_book"][0]:  # one at a time: the compiled code asks again for anything else it needs
         state.counters["wants_full_book"] = 0
-        return bound(with_queues(state), (full_rule_book(), fast_path()))
+        return with_handle(with_queues(state), (full_rule_book(), fast_path()))
     far = state.far_price.shape[2]
     if state.counters["wants_far_levels"][0] or int(state.far_count.max()) + state.window.shape[2] + 1 > far:
         state.counters["wants_far_levels"] = 0
@@ -148,7 +148,7 @@ def grow_orders(state: State, capacity: int, room: Room) -> State:
         # the new slots go to the front: levels have a long free list, because few are used
         rows[-1][field] = state.counters[free][0]
         state.counters[free] = before
-    return bound(grown, state.handle[:OWN_WORDS])
+    return with_handle(grown, state.handle[:OWN_WORDS])
 
 
 def grow_far(state: State, far: int) -> State:
@@ -157,4 +157,4 @@ def grow_far(state: State, far: int) -> State:
     price, level = np.zeros(shape, np.int64), np.zeros(shape, np.int32)
     price[..., : state.far_price.shape[2]] = state.far_price
     level[..., : state.far_level.shape[2]] = state.far_level
-    return bound(state._replace(far_price=price, far_level=level), state.handle[:OWN_WORDS])
+    return with_handle(state._replace(far_price=price, far_level=level), state.handle[:OWN_WORDS])

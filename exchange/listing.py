@@ -7,9 +7,9 @@ import numpy as np
 from serl.exchange.growth import POOLS, Room
 from serl.exchange.kernel.dump import list_orders, list_specials
 from serl.exchange.kernel.state import State
-from serl.exchange.pointed import bound
 from serl.exchange.records import ORDER, Rows
 from serl.exchange.snapshot import SPECIAL
+from serl.exchange.struct_pointer import with_handle
 
 BOOKS = ("counters", "base", "window", "bits", "summary", "best", "far_count")
 """Together with POOLS, the arrays needed to list orders; far_price and far_level too, of which only a small part is in use."""
@@ -48,4 +48,4 @@ def copied_books(state: State, room: Room) -> State:
         far = getattr(state, name)
         copies[name] = np.zeros(far.shape, far.dtype)  # `zeros_like` would write every page
         copies[name][..., :used] = far[..., :used]
-    return bound(state._replace(**copies))
+    return with_handle(state._replace(**copies))

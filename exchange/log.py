@@ -20,7 +20,7 @@ PERIOD_S = 10.0
 
 
 class LineLimit:
-    """Admits only a few lines of a kind, however often strangers cause them; the next line says how many were omitted."""
+    """Admits only a few lines of a kind, however often unauthenticated clients cause them; the next line says how many were omitted."""
 
     def __init__(self) -> None:
         self._period_s = 0.0

@@ -15,7 +15,6 @@ import zmq
 
 from serl.exchange import time_slices
 from serl.exchange.admin import Admin
-from serl.exchange.ahead import warm_rule_book
 from serl.exchange.budget import Shares, processor_time_s
 from serl.exchange.clock import Clock
 from serl.exchange.config import ExchangeConfig, endpoint_port
@@ -52,14 +51,15 @@ from serl.exchange.lockstep import TURN_STEPS_MAX, Lockstep
 from serl.exchange.login import Login
 from serl.exchange.news_channel import NewsChannel
 from serl.exchange.peer import Refusals
+from serl.exchange.precompile import warm_rule_book
 from serl.exchange.private_files import kept_operator_token, private_files, private_folder
 from serl.exchange.queries import Queries
 from serl.exchange.resends import Resends
 from serl.exchange.schedule import EXPIRIES_MAX, Schedule
 from serl.exchange.sessions import Sessions
 from serl.exchange.sockets import bind_sockets
-from serl.exchange.strangers import Strangers
 from serl.exchange.subscriptions import Subscriptions
+from serl.exchange.unauthenticated import UnauthenticatedConnections
 from serl.exchange.warm import warm_loop
 from serl.exchange.zap import Zap
 
@@ -73,7 +73,7 @@ LOGIN_NS = 1_000_000
 """Interval at which the loop checks again whether a name is saved, or missed reports are read."""
 SWITCH_S = 0.0001
 """Longest time that the loop waits for a thread that runs Python, such as one that reads the journal: Python's own limit is 5 ms."""
-POLLED = ("strangers", "queries", "admin", "feed")
+POLLED = ("unauthenticated", "queries", "admin", "feed")
 NEED_NOTHING = (TIMEOUT, NEED_PUBLISH, NEED_LATENCY, NEED_DUE_COMMANDS)
 """Reasons for which the compiled loop returns although it lacks no resource."""
 
@@ -96,10 +96,10 @@ class Exchange:
         connections_max = raise_descriptor_limit(limits.connections_max)
         ports = [endpoint_port(each) for each in config.endpoints.values()]
         self._shares = Shares((*POLLED, "resends", "missed"), limits.requests_share)
-        charge = self._shares["strangers"].spend
+        charge = self._shares["unauthenticated"].spend
         self._connections = Connections(ports, connections_max, limits.unread_bytes_max, refusals, charge)
         unread = self._connections.unread_replies(limits.replies_unread_bytes_max)
-        self._zap = Zap(self._context, admitted, refusals, self._shares["strangers"])
+        self._zap = Zap(self._context, admitted, refusals, self._shares["unauthenticated"])
         self._sockets = bind_sockets(self._context, config, self.login.required, keys)
         self._temporary = None if config.journal.folder else tempfile.TemporaryDirectory(prefix="serl-journal-")
         folder = config.journal.folder or Path(self._temporary.name if self._temporary else "")
@@ -132,13 +132,13 @@ class Exchange:
             )
             if self.lockstep is not None:
                 self.lockstep.schedule, self.sessions.on_close = self.schedule, self.lockstep.forget
-            self._strangers = Strangers(
+            self._unauthenticated = UnauthenticatedConnections(
                 self.core.gateway, self._sockets["orders"], ports[0], connections_max,
-                lambda: self._shares.wait_s("strangers") > 0, refusals,
+                lambda: self._shares.wait_s("unauthenticated") > 0, refusals,
             )  # fmt: skip
             self._resends = Resends(self.core, self.sessions, self._shares["resends"])
             self.control = Control(
-                self.core, self.clock, self.sessions, self.lockstep, self.inbound, self._strangers, self._resends
+                self.core, self.clock, self.sessions, self.lockstep, self.inbound, self._unauthenticated, self._resends
             )
             self.queries = Queries(
                 self.core, self.clock, self.sessions, self.login, refusals, self._sockets["queries"],
@@ -163,7 +163,7 @@ class Exchange:
         """(source, function that serves it for a time in seconds), the next one first."""
         return deque(
             (
-                ("strangers", self._zap.answer),
+                ("unauthenticated", self._zap.answer),
                 ("queries", self.queries.requests.answer),
                 ("admin", self.admin.requests.answer),
                 ("feed", self._read_subscriptions),
@@ -188,7 +188,7 @@ class Exchange:
     def _poll_items(self, names: tuple[str, ...]) -> Any:
         """The poll items of the compiled loop: the orders socket, those of these sources, and last the pipe of durable commands, if any."""
         if names not in self._polls:
-            sources = {**self._sockets, "strangers": self._zap.socket}
+            sources = {**self._sockets, "unauthenticated": self._zap.socket}
             sockets = [sources[name] for name in ("orders", *names)]
             poll = np.zeros(len(sockets), POLL_ITEM)
             poll["socket"], poll["events"] = [socket.underlying for socket in sockets], POLL_IN
@@ -250,7 +250,7 @@ class Exchange:
                 self.lockstep.advance()
             if reason != CONTROL_MESSAGE or time.monotonic() - self._published_s > PUBLISH_S:
                 self._publish()
-            self._strangers.finish()
+            self._unauthenticated.finish()
             self._finish_logins()
             self._connections.check(self.sessions.descriptors, int(self.core.gateway.counter[DRAINED]))
             self._shares.end_turn()
@@ -284,17 +284,17 @@ class Exchange:
             self._serve_others(self._waiting)
 
     def _answer_control(self) -> None:
-        """Answers the message that the compiled loop left, and charges it if it is a stranger's."""
-        began, is_stranger = processor_time_s(), self.core.gateway.counter[PENDING_SESSION] < 0
+        """Answers the message that the compiled loop left, and charges it if its connection is unauthenticated."""
+        began, is_unauthenticated = processor_time_s(), self.core.gateway.counter[PENDING_SESSION] < 0
         self.control.answer_pending()
-        if is_stranger:
-            self._shares["strangers"].spend(processor_time_s() - began)
+        if is_unauthenticated:
+            self._shares["unauthenticated"].spend(processor_time_s() - began)
 
     def _finish_logins(self) -> None:
         if self.control.may_finish_logins:  # otherwise nothing is charged, not even the rest of the turn
             began = processor_time_s()
             self.control.finish_logins()
-            self._shares["strangers"].spend(processor_time_s() - began)
+            self._shares["unauthenticated"].spend(processor_time_s() - began)
 
     def _serve_orders(self) -> int:
         """Runs the compiled loop once. Returns the reason why it returned."""
@@ -332,9 +332,9 @@ class Exchange:
         busy = received != self._messages_received
         if accepted != self._commands_accepted and self.lockstep is None:  # in lockstep nobody waits for the loop
             self._shares.note_order()
-        if drop_cost_s := self._strangers.drop_cost_s():
-            self._shares["strangers"].spend(drop_cost_s)
-            self._shares["strangers"].hold(self._strangers.close_floods())
+        if drop_cost_s := self._unauthenticated.drop_cost_s():
+            self._shares["unauthenticated"].spend(drop_cost_s)
+            self._shares["unauthenticated"].hold(self._unauthenticated.close_floods())
         self._messages_received, self._commands_accepted = received, accepted
         return busy
 
@@ -372,7 +372,7 @@ class Exchange:
         began = processor_time_s()
         owed_s = self.feed.read_subscriptions(self.core.event_sequence, self.clock.now_ns(), turn_s)
         self._shares["feed"].spend(processor_time_s() - began - owed_s)
-        self._shares["strangers"].spend(owed_s)
+        self._shares["unauthenticated"].spend(owed_s)
 
     def _publish(self) -> None:
         """Publishes the events since the last call."""

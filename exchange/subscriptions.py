@@ -23,7 +23,7 @@ CLOSED_REMEMBERED = 1024
 DROP_TURN_S = 0.0003
 """Seconds into a turn of the loop after which no further message of a closed connection is dropped."""
 DROP_SHARE = 0.25
-"""The part of that time charged to the feed's share. The rest is charged to strangers: new connections wait for it, and with them the next flood."""
+"""The part of that time charged to the feed's share. The rest is charged to unauthenticated connections: new connections wait for it, and with them the next flood."""
 
 _FIRST_BYTES = b"\x00", b"\x01"
 """The first byte of a message that unsubscribes, and of one that subscribes."""
@@ -84,8 +84,8 @@ class Subscriptions:
             self._read(frame)
         return before is None or before.keys() != self.prefixes.keys()
 
-    def owed_by_strangers_s(self) -> float:
-        """The time to charge to strangers since the last call."""
+    def owed_by_unauthenticated_s(self) -> float:
+        """The time to charge to unauthenticated connections since the last call."""
         dropped_s, self._dropped_s = self._dropped_s, 0.0
         return (1.0 - DROP_SHARE) * dropped_s
 
@@ -173,7 +173,7 @@ class Subscriptions:
             self._socket.setsockopt(zmq.SUBSCRIBE, topic)
         else:
             self._socket.setsockopt(zmq.UNSUBSCRIBE, topic)
-        # by the token alone, so that a connection's end removes what it added, and a stranger cannot remove anything
+        # by the token alone, so that a connection's end removes what it added, and another client cannot remove anything
         return self._login.permits("data", token, None)
 
     def _count(self, topic: bytes, change: int) -> None:

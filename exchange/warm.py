@@ -15,8 +15,8 @@ from serl.exchange.kernel.order_index import move_entries
 from serl.exchange.kernel.state import new_state
 from serl.exchange.libzmq import POLL_ITEM
 from serl.exchange.open_sockets import open_sockets
-from serl.exchange.pointed import bound
 from serl.exchange.records import COMMAND, EVENT, LEVEL, ORDER
+from serl.exchange.struct_pointer import with_handle
 
 WORDS = COMMAND.itemsize // 8
 
@@ -24,7 +24,10 @@ WORDS = COMMAND.itemsize // 8
 def warm_loop() -> None:
     """Compiles or loads everything that an exchange calls except its order books, with a market in which nothing can happen."""
     limits = LimitsConfig()
-    gateway, state = new_gateway(limits), bound(new_state(symbols=1, participants=1, window=128, capacity=32, far=8))
+    gateway, state = (
+        new_gateway(limits),
+        with_handle(new_state(symbols=1, participants=1, window=128, capacity=32, far=8)),
+    )
     rows, events = np.zeros(1, COMMAND), np.zeros(1, EVENT)
     words, row_bytes = rows.view(np.int64).reshape(1, WORDS), rows.view(np.uint8)
     arrays = rows, words, row_bytes, events, events.view(np.uint8).reshape(1, EVENT.itemsize)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from serl.agents.traders.shipped import MINDS_FILE
+from serl.agents.traders.builtin import MINDS_FILE
 from serl.cluster import LOCAL, on_option
 from serl.exchange.cli_login import curve_option, token_options
 

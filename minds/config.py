@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from serl.agents.traders.shipped import MINDS, read_yaml
+from serl.agents.traders.builtin import MINDS, read_yaml
 from serl.exchange.config import time_of_day_ns
 from serl.exchange.invalid import describe_invalid
 from serl.minds.errors import MindsConfigError

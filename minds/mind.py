@@ -24,7 +24,7 @@ from serl.minds.outcomes import OrderLog
 from serl.minds.portfolio import Loan, Portfolio, portfolio_of
 from serl.minds.prompts import Observation, decision_messages, event_text, one_line, reflection_messages
 from serl.minds.random_decision import random_decision
-from serl.minds.shared import Counts, Shared
+from serl.minds.run_state import MindCounts, RunState
 from serl.researcher.llm.answers import Answer
 from serl.researcher.llm.errors import BudgetSpentError, LlmError
 
@@ -42,7 +42,7 @@ class Mind:
     """A trader of a persona, with a session of its own."""
 
     def __init__(
-        self, number: int, persona: PersonaConfig, client: AsyncExchange, events: EventSource, shared: Shared, start_ns: int
+        self, number: int, persona: PersonaConfig, client: AsyncExchange, events: EventSource, shared: RunState, start_ns: int
     ) -> None:  # fmt: skip
         self.name, self.persona, self.client = client.session.name, persona, client
         self._events, self._shared, config = events, shared, shared.config
@@ -50,7 +50,7 @@ class Mind:
         loans = config.loans or LoansConfig(rate_per_year=0.0)
         self.loan = Loan(persona.loan, loans.rate_per_year, start_ns)
         self.ledger = Ledger(self.name, config.budget_per_mind)
-        self.counts = Counts()
+        self.counts = MindCounts()
         #: why the mind stopped trading; "" while it trades
         self.ended = ""
         self._seed = config.seed if config.shared_answers else config.seed * 1_000_003 + number

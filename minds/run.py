@@ -25,8 +25,8 @@ from serl.minds.market_view import Tape
 from serl.minds.mind import Mind
 from serl.minds.model_calls import ModelCalls
 from serl.minds.news_events import NewsEvents
+from serl.minds.run_state import RunState
 from serl.minds.schedule import Schedule, exchange_time_ns, schedule_of, wait_until
-from serl.minds.shared import Shared
 from serl.minds.statistics import statistics_of
 from serl.researcher.llm.client import Client
 
@@ -124,7 +124,7 @@ async def _connect(name: str, options: RunOptions, stop: asyncio.Event) -> Async
 
 def _shared(
     config: MindsConfig, model: Client, options: RunOptions, client: AsyncExchange, schedule: Schedule
-) -> Shared:  # fmt: skip
+) -> RunState:  # fmt: skip
     listed = list(client.session.instruments)
     symbols = list(config.symbols) or listed
     if unknown := sorted(set(symbols) - set(listed)):
@@ -138,7 +138,7 @@ def _shared(
             "remove them, or add them to symbols"
         )
     disguise = Disguise(symbols, config.aliases, schedule.midnight_ns, config.first_date, active=config.anonymous)
-    return Shared(
+    return RunState(
         config, symbols, disguise, Forum(), {symbol: Tape() for symbol in symbols},
         ModelCalls(
             model, config.budget, temperature=config.temperature, answer_tokens=config.answer_tokens, parallel=config.parallel
@@ -164,7 +164,7 @@ async def _events(
 
 
 def _minds(
-    config: MindsConfig, clients: Sequence[AsyncExchange], sources: Sequence[EventSource], shared: Shared, schedule: Schedule
+    config: MindsConfig, clients: Sequence[AsyncExchange], sources: Sequence[EventSource], shared: RunState, schedule: Schedule
 ) -> list[Mind]:  # fmt: skip
     personas = [persona for persona in config.personas for _ in range(persona.count)]
     return [

@@ -13,7 +13,7 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 from serl import cli
-from serl.agents.traders.shipped import shipped_populations
+from serl.agents.traders.builtin import builtin_populations
 from serl.cli import GROUPS, serl
 from serl.exchange.ports import free_port
 
@@ -85,8 +85,8 @@ def completions(words: str, incomplete: str) -> list[str]:
     ["simulate", "agents start --population", "impact --simulated", "evaluate --population", "demo --population"],
 )
 def test_the_shell_completes_names_of_populations(words: str) -> None:
-    assert completions(words, "") == shipped_populations() != []
-    assert completions(words, "s") == [name for name in shipped_populations() if name[0] == "s"]
+    assert completions(words, "") == builtin_populations() != []
+    assert completions(words, "s") == [name for name in builtin_populations() if name[0] == "s"]
 
 
 def test_the_shell_completes_commands() -> None:

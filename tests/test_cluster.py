@@ -24,7 +24,7 @@ from serl.agents.learning.baseline_training import build_training
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.evaluation import Contender, evaluate
 from serl.agents.learning.market_config import MarketConfig
-from serl.agents.learning.parts import Order, RayPart, check_cpus, make_parts
+from serl.agents.learning.parallel_rollouts import RayPart, RolloutRequest, check_cpus, make_parts
 from serl.agents.learning.training import Training, TrainingConfig, environments
 from serl.agents.realism.tape import build_tape
 from serl.agents.traders.population import load_population
@@ -192,7 +192,7 @@ def test_more_parts_than_cpus_are_refused_and_parts_say_what_is_wrong(cluster: A
     make: Any = partial(divmod, 1, 0)
     (part,) = make_parts([make], on)
     part.reset(1)
-    part.begin(Order(np.zeros(1, np.float32), 1, 1.0, 1.0))
+    part.begin(RolloutRequest(np.zeros(1, np.float32), 1, 1.0, 1.0))
     with pytest.raises(ZeroDivisionError):
         part.finish()
 

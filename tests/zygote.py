@@ -35,8 +35,8 @@ def preload() -> None:
     """Imports modules, and loads the compiled exchange."""
     for name in PRELOADED:
         importlib.import_module(name)
-    from serl.exchange.ahead import warm_rule_book
     from serl.exchange.growth import fast_path
+    from serl.exchange.precompile import warm_rule_book
     from serl.exchange.warm import warm_loop
 
     warm_loop()

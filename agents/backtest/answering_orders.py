@@ -5,7 +5,7 @@ docs/answering.md has the rules. The book is kept in history's prices; commands 
 
 from typing import Any
 
-from serl.agents.execution.answering.rules import execute_stranger, give_way, submit
+from serl.agents.execution.answering.rules import execute_live, give_way, submit
 from serl.agents.execution.answering.tape import WRITTEN
 from serl.exchange.compiling import apart, inlined, inner, int64
 from serl.exchange.kernel import order_index
@@ -81,7 +81,7 @@ def _place(state: Any, row: Any, answer: Any, resting: Any, progress: Any, event
     command = row[0]
     own, command_id, price, qty = int64(command.participant), command.command_id, command.price_ticks, command.qty_lots
     if _is_sound(state, qty, price, command.flags & MARKET != 0):
-        status = execute_stranger(state, row, answer, SYMBOL, resting, own, own, events, None, None, tape)
+        status = execute_live(state, row, answer, SYMBOL, resting, own, own, events, None, None, tape)
     else:
         status = submit(state, row, answer, SYMBOL, own, events, None, None, tape)  # to be rejected
     if status == GROW:
@@ -138,7 +138,7 @@ def _replace(state: Any, row: Any, answer: Any, resting: Any, progress: Any, eve
     command.symbol, command.participant, command.kind, command.side = SYMBOL, own, NEW, progress[SIDE]
     command.command_id, command.order_id, command.price_ticks, command.qty_lots = order_id, 0, price, left
     command.time_in_force, command.flags, command.time_ns = progress[TIME_IN_FORCE], 0, time_ns
-    if execute_stranger(state, row, answer, SYMBOL, resting, own, own, events, None, None, tape) == GROW:
+    if execute_live(state, row, answer, SYMBOL, resting, own, own, events, None, None, tape) == GROW:
         return GROW
     state.last_command_id[own] = command_id
     _merge_reports(tape, own, order_id, command_id, price, left, True)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from serl.agents.traders.shipped import POPULATION
+from serl.agents.traders.builtin import POPULATION
 
 
 @click.command(epilog="Example: serl ranking AMZN_2012-06-21_5.zip amzn --hours 13:00-16:00 -o ranking.html")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from serl.agents.traders.shipped import EXPERIMENT
+from serl.agents.traders.builtin import EXPERIMENT
 from serl.cluster import LOCAL, check_alone, on_option
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from serl.agents.experiments.errors import ExperimentError
 from serl.agents.experiments.measures import MEASURES, PNL
+from serl.agents.traders.builtin import EXPERIMENTS, POPULATIONS, did_you_mean, read_yaml
 from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.overrides import changed_population
 from serl.agents.traders.population import PopulationConfig
-from serl.agents.traders.shipped import EXPERIMENTS, POPULATIONS, did_you_mean, read_yaml
 from serl.agents.traders.simulate import fingerprint
 from serl.exchange.config import time_of_day_ns
 from serl.exchange.invalid import describe_invalid

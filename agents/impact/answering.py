@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from serl.agents.execution.answering.model import AnsweringDay, compiled_answers
-from serl.agents.execution.answering.rules import execute_history, execute_stranger
+from serl.agents.execution.answering.rules import execute_history, execute_live
 from serl.agents.execution.environment.records import FILL, FRAME
 from serl.exchange.compiling import compiled
 from serl.exchange.kernel.commands import DONE, GROW
@@ -15,7 +15,7 @@ from serl.exchange.records import COMMAND, EVENT, Rows
 from serl.history.limits import limits_for
 
 EVENT_ROWS = 4096
-HISTORY, STRANGER = 0, 1
+HISTORY, LIVE = 0, 1
 # Indices into `position`: the next command, and the next command of history
 NEXT, OF_HISTORY = 0, 1
 
@@ -31,8 +31,8 @@ def _execute_all(
         index, before = position[NEXT], frame[0].traded_lots + fills[0].lots
         if is_own[index]:
             row[0] = commands[index]
-            row[0].participant = STRANGER
-            status = execute_stranger(state, row, answer, 0, resting, STRANGER, STRANGER, events, frame[0], fills, None)
+            row[0].participant = LIVE
+            status = execute_live(state, row, answer, 0, resting, LIVE, LIVE, events, frame[0], fills, None)
         else:
             status = execute_history(
                 state,
@@ -42,8 +42,8 @@ def _execute_all(
                 answers,
                 0,
                 resting,
-                STRANGER,
-                STRANGER,
+                LIVE,
+                LIVE,
                 events,
                 frame[0],
                 fills,
@@ -61,8 +61,8 @@ def _execute_all(
 
 
 def execute_answering(commands: Rows, is_own: Any, day: AnsweringDay) -> tuple[Any, Any, int]:
-    """Executes a stranger's commands (`is_own`) among the first commands of the day. Returns (touch [command, side], lots executed [command], lots
-    that the stranger traded). The stranger's orders must not rest."""
+    """Executes a live participant's commands (`is_own`) among the first commands of the day. Returns (touch [command, side], lots executed [command], lots
+    that the live participant traded). Its orders must not rest."""
     history = commands[~is_own].copy()
     market = Market(limits=limits_for([history]))
     market.grant_operator(HISTORY)

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from serl.agents.traders.shipped import POPULATION
+from serl.agents.traders.builtin import POPULATION
 from serl.ranges import FloatRange
 
 REPLAY_OPTIONS = ("side", "window", "interval", "grid", "symbol", "answering")

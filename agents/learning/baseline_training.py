@@ -12,7 +12,7 @@ from serl.agents.learning.errors import DivergedError, LearningError
 from serl.agents.learning.halop import HALOP
 from serl.agents.learning.macmic import MacMic
 from serl.agents.learning.opd import OPD
-from serl.agents.learning.parted_training import parted_learner
+from serl.agents.learning.parallel_training import parallel_learner
 from serl.agents.learning.training import POLICY, Training, TrainingConfig
 from serl.cluster import LOCAL
 from serl.exchange.errors import ConfigError
@@ -71,7 +71,7 @@ def build_training(
     on: str = LOCAL,
 ) -> Training | BaselineTraining:
     """Builds a run of the selected algorithm. on: where PPO collects rollouts; see `serl.cluster`."""
-    learner = parted_learner(config, envs, on)
+    learner = parallel_learner(config, envs, on)
     if config.algorithm != "ppo":
         return BaselineTraining(config, envs, folder, metadata)
     score = validation_scorer(config.market, config.early_stopping) if config.early_stopping else None

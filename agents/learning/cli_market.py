@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from serl.agents.traders.shipped import POPULATION
+from serl.agents.traders.builtin import POPULATION
 
 if TYPE_CHECKING:
     from serl.agents.learning.market_config import MarketConfig

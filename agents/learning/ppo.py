@@ -13,11 +13,11 @@ from serl.agents.learning.adam import Adam
 from serl.agents.learning.errors import DivergedError
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.networks import ActorCritic
-from serl.agents.learning.parts import PartedCollector
+from serl.agents.learning.parallel_rollouts import ParallelCollector
 from serl.agents.learning.ppo_config import PPOConfig
 from serl.agents.learning.rollout import Batch, Collector, Rollout
 
-Parted = Callable[[int, ActorCritic], PartedCollector]
+MakeCollector = Callable[[int, ActorCritic], ParallelCollector]
 
 
 def _mean(values: Any) -> float:
@@ -28,9 +28,13 @@ class PPO:
     """A learner in one or more vector environments with equal observations and actions. The seed determines everything."""
 
     def __init__(
-        self, envs: Sequence[VectorEnv], config: PPOConfig, network: NetworkConfig, parted: Parted | None = None
+        self,
+        envs: Sequence[VectorEnv],
+        config: PPOConfig,
+        network: NetworkConfig,
+        make_collector: MakeCollector | None = None,
     ) -> None:
-        """parted: makes a collector of an environment's parts, given its number, to use instead of collecting in `envs`."""
+        """make_collector: makes a collector of an environment's parts, given its number, to use instead of collecting in `envs`."""
         torch.set_num_threads(config.threads)
         self.config, self.envs = config, list(envs)
         box, space = envs[0].single_action_space, envs[0].single_observation_space
@@ -38,7 +42,9 @@ class PPO:
         self.optimiser = Adam(self.network.vector, self.network.gradient, self.network.group_sizes)
         self.random = np.random.Generator(np.random.PCG64(config.seed))
         self.collectors = [
-            Collector(env, self.network, config.reward_scale) if parted is None else parted(number, self.network)
+            Collector(env, self.network, config.reward_scale)
+            if make_collector is None
+            else make_collector(number, self.network)
             for number, env in enumerate(envs)
         ]
         self.steps = 0

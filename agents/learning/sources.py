@@ -37,11 +37,11 @@ from serl.agents.learning.folds import FOLD, fold_of_hours, fold_seeds
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.realism.days import load_day
 from serl.agents.signals.forecaster_file import read_forecaster
+from serl.agents.traders.builtin import POPULATIONS, read_yaml
 from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.forecasters import with_observed_forecaster
 from serl.agents.traders.overrides import changed_population
 from serl.agents.traders.phases import Phases
-from serl.agents.traders.shipped import POPULATIONS, read_yaml
 from serl.exchange.config import time_of_day_ns, time_of_day_text
 from serl.exchange.errors import ConfigError
 from serl.history.day import Day

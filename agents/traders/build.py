@@ -36,8 +36,8 @@ from serl.agents.traders.records import (
 from serl.agents.traders.registry import load_kind
 from serl.agents.traders.value import SECOND_NS
 from serl.exchange.compiling import compiled
-from serl.exchange.pointed import bound
 from serl.exchange.records import COMMAND
+from serl.exchange.struct_pointer import with_handle
 
 FIRST_NODES, FIRST_IN_FLIGHT = 1024, 512
 SEED_MAX = 2**63 - 1
@@ -72,7 +72,7 @@ class Crowd:
         symbols = len(population.symbols)
         board = BOARD_NUMBERS if any(one.everywhere for one in self._kinds) else BOARD_START
         step_ns = round(population.value.step_s * SECOND_NS)
-        traders = _bound(Traders(
+        traders = _with_handle(Traders(
             counter=np.zeros(16, np.int64),
             agents=agents,
             market_view=np.zeros(1, VIEW),
@@ -137,7 +137,7 @@ class Crowd:
             free[:before] = traders.in_flight_next
             free[size - 1] = counter[IN_FLIGHT_FREE]
             counter[IN_FLIGHT_FREE] = before
-            self.traders = traders = _bound(traders._replace(
+            self.traders = traders = _with_handle(traders._replace(
                 in_flight=in_flight, in_flight_next=free, in_flight_key=_enlarged(traders.in_flight_key, size + 1),
                 in_flight_item=_enlarged(traders.in_flight_item, size + 1),
             ))  # fmt: skip
@@ -147,11 +147,13 @@ class Crowd:
             nodes[:before] = traders.nodes
             nodes[size - 1]["agent"] = counter[NODE_FREE]
             counter[NODE_FREE] = before
-            self.traders = traders = _bound(traders._replace(nodes=nodes, order_table=np.zeros(4 * size, np.int64)))
+            self.traders = traders = _with_handle(
+                traders._replace(nodes=nodes, order_table=np.zeros(4 * size, np.int64))
+            )
             traders.market_view["nodes_address"] = nodes.ctypes.data
             rebuild_order_table(traders)
         if len(traders.slab) - counter[SLAB_TOP] <= 4 * (counter[NODES_USED] + REQUESTS_MAX):
-            self.traders = _bound(traders._replace(slab=_enlarged(traders.slab, 2 * len(traders.slab))))
+            self.traders = _with_handle(traders._replace(slab=_enlarged(traders.slab, 2 * len(traders.slab))))
 
     def check_sleeps(self) -> None:
         """Raises SimulationError if a trader slept for no time: it would be woken again and again, and time would not advance."""
@@ -177,7 +179,7 @@ class Crowd:
         """The same traders in other arrays: `changing` is a copy made when their memory was at `memory_address`."""
         other = copy.copy(self)
         *arrays, other._memory = changing
-        other.traders = _bound(self.traders._replace(**dict(zip(CHANGING, arrays, strict=True))))
+        other.traders = _with_handle(self.traders._replace(**dict(zip(CHANGING, arrays, strict=True))))
         other.traders.agents["memory_address"] += other.memory_address - memory_address
         other.traders.market_view["nodes_address"] = other.traders.nodes.ctypes.data
         return other
@@ -202,9 +204,9 @@ class Crowd:
         return bool(self.traders.counter[SCHEDULED] or self.traders.counter[IN_FLIGHT])
 
 
-def _bound(traders: Traders) -> Traders:
+def _with_handle(traders: Traders) -> Traders:
     """The traders with a handle to their current arrays and to the compiled engine of this process."""
-    return bound(traders, addresses())
+    return with_handle(traders, addresses())
 
 
 def _free_list(first: int, size: int) -> Any:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from serl.agents.traders.shipped import FORECASTER, POPULATION
+from serl.agents.traders.builtin import FORECASTER, POPULATION
 
 SEED_MAX = 2**63 - 1
 """The compiled random generators take a signed 64-bit seed."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from serl.agents.traders.shipped import FORECASTER, POPULATION
+from serl.agents.traders.builtin import FORECASTER, POPULATION
 from serl.exchange.cli_login import curve_option, token_options
 
 POLL_S = 0.2

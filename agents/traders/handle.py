@@ -6,8 +6,8 @@ import numpy as np
 from numba import typeof
 
 from serl.agents.traders.records import AGENT, FLOW_ROWS, LEG, NODE, REQUESTS, VIEW, Traders
-from serl.exchange.pointed import pointed_at
 from serl.exchange.records import COMMAND
+from serl.exchange.struct_pointer import struct_at
 
 
 def _kind() -> Any:
@@ -24,5 +24,5 @@ def _kind() -> Any:
     )  # fmt: skip
 
 
-traders_at = pointed_at(_kind)
+traders_at = struct_at(_kind)
 """The Traders of the handle at an address."""

@@ -19,12 +19,12 @@ from serl.agents.traders.value_news import ValueNews
 from serl.clients.blocking import connect
 from serl.clients.clock import RemoteClock
 from serl.clients.values import FeedMessage
-from serl.exchange.ahead import warm_rule_book
 from serl.exchange.config import time_of_day_text
 from serl.exchange.gateway.accept import END_NS
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
 from serl.exchange.news import LIMIT, News
+from serl.exchange.precompile import warm_rule_book
 from serl.exchange.records import COLLECTING, COMMAND, EVENT, CommandKind, Phase, Rows, command
 from serl.exchange.wire import FeedKind, Kind
 

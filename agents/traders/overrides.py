@@ -4,10 +4,10 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from serl.agents.traders.builtin import did_you_mean
 from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.population import GroupConfig, PopulationConfig, check_population
 from serl.agents.traders.registry import load_kind
-from serl.agents.traders.shipped import did_you_mean
 
 Path = tuple[str, ...]
 

@@ -13,9 +13,9 @@ from pydantic import (
     model_serializer,
 )
 
+from serl.agents.traders.builtin import POPULATIONS, read_yaml
 from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.registry import Profile, load_kind
-from serl.agents.traders.shipped import POPULATIONS, read_yaml
 from serl.agents.traders.symbols import SymbolConfig, TickSize
 from serl.agents.traders.value import ValueConfig
 from serl.exchange.config import ExchangeConfig, MarketRules, load_config, time_of_day_ns

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from serl.exchange.pointed import pointed
+from serl.exchange.struct_pointer import passed_by_pointer
 
 DEPTH_MAX = 10
 REQUESTS_MAX = 128
@@ -134,10 +134,10 @@ SCHEDULED, IN_FLIGHT, NODE_FREE, NODES_USED, IN_FLIGHT_FREE, SLAB_TOP, SPACING, 
 )
 
 
-@pointed
+@passed_by_pointer
 class Traders(NamedTuple):
     """The arrays of N traders (of this host), with K nodes, F commands in flight and S symbols. Compiled code sees them through `handle`, which
-    `bound` renews."""
+    `with_handle` renews."""
 
     counter: NDArray[np.int64]  # (16,)
     agents: NDArray[np.void]  # (N,) AGENT
@@ -164,7 +164,7 @@ class Traders(NamedTuple):
         np.float64
     ]  # (S, BOARD_START, or BOARD_NUMBERS where there are forecasters) the last forecast
     fees: NDArray[np.int64]  # (S, 6) of a fill: microticks a lot and ppm of the notional for makers, takers, auctions
-    handle: NDArray[np.int64]  # of serl.exchange.pointed
+    handle: NDArray[np.int64]  # of serl.exchange.struct_pointer
 
 
 # Columns of Traders.public_totals

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from serl.exchange.pointed import bound, pointed
 from serl.exchange.records import EVENT
+from serl.exchange.struct_pointer import passed_by_pointer, with_handle
 from serl.exchange.wire import FeedKind
 
 KINDS = tuple(int(kind) for kind in FeedKind if kind != FeedKind.TIME)
@@ -41,7 +41,7 @@ UNSEEN, NO_AUCTION, INDICATIVE = range(3)
 NOBODY, PYTHON, LOOP = range(3)
 
 
-@pointed
+@passed_by_pointer
 class FeedState(NamedTuple):
     """Arrays for S symbols and batches of N events. Topic t is channel t // S of symbol t % S."""
 
@@ -97,12 +97,12 @@ def new_feed_state(symbols: Sequence[str], epoch: int, sequence: int, events: in
         **_batch(events),
         handle=np.zeros(0, np.int64),
     )
-    return bound(state)
+    return with_handle(state)
 
 
 def with_room(state: FeedState, events: int) -> FeedState:
     """The state with room for batches of at least `events`; call it between two batches."""
-    return state if events <= len(state.order) else bound(state._replace(**_batch(events)))
+    return state if events <= len(state.order) else with_handle(state._replace(**_batch(events)))
 
 
 def _batch(events: int) -> dict[str, Any]:

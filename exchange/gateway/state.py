@@ -9,8 +9,8 @@ from serl.exchange.compiling import compiled, inlined, int64
 from serl.exchange.config import LimitsConfig
 from serl.exchange.gateway.codec import copy_bytes, write_array, write_bin, write_event, write_int
 from serl.exchange.kernel.state import NEVER
-from serl.exchange.pointed import bound, pointed
 from serl.exchange.records import COMMAND
+from serl.exchange.struct_pointer import passed_by_pointer, with_handle
 
 ROUTING_ID_BYTES = 5
 """A routing id that ZeroMQ generates: a zero byte and a 32-bit number. Clients cannot choose theirs."""
@@ -69,7 +69,7 @@ CLOCK_KIND, CLOCK_BASE_NS, CLOCK_MONOTONIC_NS, CLOCK_SPEED_MICRO, CLOCK_HELD = 0
 LIVE_CLOCK, SCALED_CLOCK, LOCKSTEP_CLOCK = 0, 1, 2
 
 
-@pointed
+@passed_by_pointer
 class GatewayState(NamedTuple):
     """Arrays of the gateway for S sessions, P participants and messages of up to M bytes."""
 
@@ -168,7 +168,7 @@ def new_gateway(limits: LimitsConfig) -> GatewayState:
     gateway.counter[STAGED_RESERVED] = reserved
     gateway.counter[STAGED_LEFT] = limits.staged_rows_max - reserved * participants
     gateway.counter[NEXT_DUE_NS] = gateway.counter[DURABLE] = NEVER
-    return bound(gateway)
+    return with_handle(gateway)
 
 
 @inlined

@@ -6,10 +6,10 @@ from numba import from_dtype, typeof, types
 from numba.extending import intrinsic
 
 from serl.exchange.kernel.state import new_state
-from serl.exchange.pointed import array_at, pointed_at
 from serl.exchange.records import COMMAND, EVENT
+from serl.exchange.struct_pointer import array_at, struct_at
 
-state_at = pointed_at(lambda: typeof(new_state(symbols=1, participants=1, window=128, capacity=32, far=8)))
+state_at = struct_at(lambda: typeof(new_state(symbols=1, participants=1, window=128, capacity=32, far=8)))
 """The State of the handle at an address."""
 
 

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serl.exchange.kernel.rows import ActiveOrder, Counters
-from serl.exchange.pointed import pointed
 from serl.exchange.records import (
     ACCOUNT_COLUMNS,
     ASSET_COLUMNS,
@@ -19,6 +18,7 @@ from serl.exchange.records import (
     WIDE_BALANCES,
     Queue,
 )
+from serl.exchange.struct_pointer import passed_by_pointer
 
 SLOT = np.dtype(
     [
@@ -240,7 +240,7 @@ the number of special orders."""
 BID, ASK = 0, 1
 
 
-@pointed(counters=COUNTERS, active_order=ACTIVE_ORDER, symbols=INSTRUMENT, balances=BALANCE)
+@passed_by_pointer(counters=COUNTERS, active_order=ACTIVE_ORDER, symbols=INSTRUMENT, balances=BALANCE)
 class State(NamedTuple):
     """Arrays of a market: S symbols, P participants, W window prices, C order slots, F far levels.
 

@@ -11,7 +11,7 @@ from serl.agents.learning.policy import Policy, load_policy
 from serl.agents.learning.rule_policy import RulePolicy
 from serl.exchange.errors import SerlError
 from serl.researcher.candidates import Budget, Candidate, Result, Score
-from serl.researcher.inner import claimed, results, rules, training
+from serl.researcher.inner import claim_checks, results, rules, training
 from serl.researcher.inner.errors import ScoreError, SealedError, SignalledError, UnusableError
 from serl.researcher.inner.executors import Train
 from serl.researcher.inner.job import WARM
@@ -130,7 +130,7 @@ class Contender:
         job_result = self._train(self.candidate, settings, budget, share, job)
         require_ok(job_result, "training")
         policy = training.policy_of(job_result, self.candidate, settings, budget, job)
-        return policy, claimed.facts(job_result.value)
+        return policy, claim_checks.facts(job_result.value)
 
     def top(self) -> list[Trial]:
         """The trials at the largest share that the first seed has, with seeds 0, 1, ... up to the first gap; empty without a trial of the first

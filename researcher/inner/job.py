@@ -30,7 +30,7 @@ from serl.agents.learning.team import TeamVectorEnv
 from serl.agents.learning.training import CHECKPOINT, Training, TrainingConfig
 from serl.researcher.candidates import Budget, Candidate, Module
 from serl.researcher.inner import markets, training_data
-from serl.researcher.inner.designed import designed, layout_of
+from serl.researcher.inner.candidate_settings import designed, layout_of
 from serl.researcher.inner.settings import TrainingSettings
 from serl.researcher.modules import adapters, build, checks, specs
 from serl.researcher.modules.contracts import Kind

@@ -11,7 +11,7 @@ from serl.agents.learning.rule import Rule
 from serl.agents.learning.rule_policy import RulePolicy, rule_from_json, rule_names
 from serl.researcher.candidates import Candidate, Module
 from serl.researcher.inner import job
-from serl.researcher.inner.designed import designed, interface_of
+from serl.researcher.inner.candidate_settings import designed, interface_of
 from serl.researcher.inner.errors import UnusableError
 from serl.researcher.inner.outcomes import require_ok
 from serl.researcher.inner.settings import Settings

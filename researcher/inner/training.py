@@ -15,8 +15,8 @@ from serl.agents.learning.residual import ResidualPolicy, load_residual
 from serl.exchange.errors import SerlError
 from serl.researcher.candidates import Budget, Candidate, Module
 from serl.researcher.errors import ResearcherError
-from serl.researcher.inner import claimed, job, training_data
-from serl.researcher.inner.designed import designed, interface_of
+from serl.researcher.inner import claim_checks, job, training_data
+from serl.researcher.inner.candidate_settings import designed, interface_of
 from serl.researcher.inner.errors import UnusableError
 from serl.researcher.inner.settings import Settings
 from serl.researcher.inner.versions import versions_of
@@ -91,10 +91,10 @@ def policy_of(result: JobResult, candidate: Candidate, settings: Settings, budge
     try:
         settings = designed(candidate, settings)
         claims, tensors = result.value, returned.read_tensors(folder, job.NETWORK)
-        interface = interface_of(settings.market, claimed.scales(claims["scales"]))
-        rule = claimed.rule(candidate, settings, claims)
-        team = claimed.team(candidate, settings, claims)
-        steps = claimed.steps(claims["steps"], settings, budget)
+        interface = interface_of(settings.market, claim_checks.scales(claims["scales"]))
+        rule = claim_checks.rule(candidate, settings, claims)
+        team = claim_checks.team(candidate, settings, claims)
+        steps = claim_checks.steps(claims["steps"], settings, budget)
         described: dict[str, Any] = {"network": settings.network.model_dump()}
         if "graph" in claims["network"]:
             described["graph"] = claims["network"]["graph"]

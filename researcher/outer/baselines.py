@@ -13,7 +13,7 @@ from serl.researcher.outer.config import OuterConfig
 from serl.researcher.outer.database import Database
 from serl.researcher.outer.mutation import mutate
 from serl.researcher.outer.operators import candidate_of, some_of, specification_draft, uniform_draft
-from serl.researcher.outer.past import PastResults
+from serl.researcher.outer.past_results import PastResults
 from serl.researcher.outer.records import Draft, EvaluatedCandidate, Lessons, Proposal
 from serl.researcher.outer.uniform import Path, chosen
 

@@ -56,7 +56,7 @@ class Database:
     """The database of one run. Each public method that writes is one transaction."""
 
     def __init__(self, path: Path, held: BinaryIO | None = None) -> None:
-        """`held` is the lock of the run (hold.py), if this process holds it."""
+        """`held` is the lock of the run (run_lock.py), if this process holds it."""
         self._folder = path.parent
         self._give_back = weakref.finalize(
             self, held.close if held else lambda: None

@@ -18,7 +18,7 @@ from serl.researcher.outer.identity import behaviour_identity, text_identity
 from serl.researcher.outer.low_level import LowLevelTuning
 from serl.researcher.outer.notes import measured_notes, write_note
 from serl.researcher.outer.operators import MECHANICAL, PARENTS, Made, Operators
-from serl.researcher.outer.past import PastResults
+from serl.researcher.outer.past_results import PastResults
 from serl.researcher.outer.prompting import PromptWriter
 from serl.researcher.outer.records import Attempt, Draft, Instruction, Lessons, Note, Proposal, Verdict
 

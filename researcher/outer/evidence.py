@@ -5,7 +5,7 @@ from typing import Any
 
 from serl.researcher.candidates import Result, Score
 from serl.researcher.modules.contracts import Kind
-from serl.researcher.outer.past import PastResults
+from serl.researcher.outer.past_results import PastResults
 from serl.researcher.outer.records import EvaluatedCandidate
 from serl.researcher.signals import Signals, surest
 

@@ -14,7 +14,7 @@ from serl.researcher.outer.data import data_of, require_same_data
 from serl.researcher.outer.database import BEST, Database, modules_of
 from serl.researcher.outer.errors import RunError
 from serl.researcher.outer.history import with_history
-from serl.researcher.outer.hold import hold
+from serl.researcher.outer.run_lock import lock_run
 
 FRESH_SEEDS = 1_000_000
 """Distance of the seeds of the final trainings from those of the search."""
@@ -26,7 +26,7 @@ def score_test(database: Database, config: OuterConfig) -> None:
     The time at which the test part is opened is recorded first. If the command is killed, the same call finishes what it began.
     RunError if the test part was scored before, there is no candidate to score, or another process works on the run.
     """
-    with hold(database.folder):
+    with lock_run(database.folder):
         _score_once(database, config)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from serl.researcher.candidates import Candidate, Result
 from serl.researcher.llm.errors import BudgetSpentError, EndpointRefusedError
-from serl.researcher.outer.ahead import ProposedAhead
+from serl.researcher.outer.background import BackgroundProposals
 from serl.researcher.outer.config import Convergence, OuterConfig
 from serl.researcher.outer.database import BEST, Database
 from serl.researcher.outer.prompts import INITIAL
@@ -126,7 +126,7 @@ class OuterLoop:
             self._propose(iteration)
         model = self.database.model_of(iteration) or self.proposer.model
         last = min(iteration + self.config.lag, self.config.iterations)
-        ahead = ProposedAhead(self._propose, range(iteration + 1, last + 1))
+        ahead = BackgroundProposals(self._propose, range(iteration + 1, last + 1))
         try:
             results, raced = self._evaluate(iteration)
             ahead.wait()  # the steps below change the models and what proposals know; a late proposal must not know more than an early one
@@ -157,7 +157,7 @@ class OuterLoop:
             self._add_incumbent()
 
     def _add_incumbent(self) -> None:
-        """Store the incumbent beside the proposals of iteration 1, which keep their slots and seeds."""
+        """Store the incumbent in_background the proposals of iteration 1, which keep their slots and seeds."""
         slot, incumbent = self.config.candidates, Proposal(self.config.incumbent_candidate)
         self.database.add_proposal(1, slot, incumbent)
         self.callbacks.on_proposed(1, slot, incumbent)

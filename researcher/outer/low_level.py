@@ -22,7 +22,7 @@ from serl.researcher.outer import uniform
 from serl.researcher.outer.author import Author
 from serl.researcher.outer.config import LowLevel
 from serl.researcher.outer.database import Database
-from serl.researcher.outer.scored import Recorded, grammar, modules_ahead, recorded_modules, run_of
+from serl.researcher.outer.scored_modules import Recorded, grammar, modules_ahead, recorded_modules, run_of
 from serl.researcher.tuning.config import TuningConfig
 from serl.researcher.tuning.errors import TuningError
 from serl.researcher.tuning.experience import log_mixture

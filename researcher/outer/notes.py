@@ -10,7 +10,7 @@ from serl.researcher.modules.contracts import Kind
 from serl.researcher.outer.author import Author
 from serl.researcher.outer.database import Database
 from serl.researcher.outer.features import features
-from serl.researcher.outer.past import PastResults
+from serl.researcher.outer.past_results import PastResults
 from serl.researcher.outer.records import Note, Verdict
 
 COUNT_MIN = 3

@@ -6,7 +6,7 @@ from typing import Any
 
 from serl.researcher.outer.bandit import Arm
 from serl.researcher.outer.database import Database
-from serl.researcher.outer.past import PastResults
+from serl.researcher.outer.past_results import PastResults
 
 AFTER_ALL = 1 << 40
 """An iteration number after all others."""

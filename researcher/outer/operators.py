@@ -14,7 +14,7 @@ from serl.researcher.outer.author import Author, verdict_of
 from serl.researcher.outer.bandit import Arm
 from serl.researcher.outer.config import Operator, OuterConfig
 from serl.researcher.outer.mutation import cross, mutate
-from serl.researcher.outer.past import PastResults
+from serl.researcher.outer.past_results import PastResults
 from serl.researcher.outer.prompting import PromptWriter
 from serl.researcher.outer.records import Draft, EvaluatedCandidate, Prompt
 from serl.researcher.outer.surrogate_draft import SCORED_MIN, best_of_pool, measurable

@@ -11,7 +11,7 @@ from serl.researcher.outer.config import Operator, OuterConfig
 from serl.researcher.outer.database import Database
 from serl.researcher.outer.glossary import glossary
 from serl.researcher.outer.notes import measured_notes, written_notes
-from serl.researcher.outer.past import PastResults
+from serl.researcher.outer.past_results import PastResults
 from serl.researcher.outer.prompts import Section
 from serl.researcher.outer.records import EvaluatedCandidate, Prompt
 

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from serl.agents.learning.settings import SAVED
-from serl.exchange.code_cache import BACKGROUND_NICENESS, compiled_beside
+from serl.exchange.code_cache import BACKGROUND_NICENESS, precompiling
 from serl.exchange.errors import ConfigError
 from serl.researcher.candidates import Candidate, Result
 from serl.researcher.inner.market_facts import market_facts
@@ -16,8 +16,8 @@ from serl.researcher.llm.client import Client, ReplayedClient
 from serl.researcher.llm.served import ServedModel, served_model
 from serl.researcher.llm.settings import Size
 from serl.researcher.modules.contracts import Form
-from serl.researcher.outer.ahead import beside
 from serl.researcher.outer.author import Author
+from serl.researcher.outer.background import in_background
 from serl.researcher.outer.baselines import ClimbProposer, ParzenProposer
 from serl.researcher.outer.config import OuterConfig, parse_config
 from serl.researcher.outer.data import data_of, require_same_data
@@ -25,11 +25,11 @@ from serl.researcher.outer.database import Database
 from serl.researcher.outer.dek import DekProposer
 from serl.researcher.outer.errors import RunError
 from serl.researcher.outer.history import lacks_history, with_history
-from serl.researcher.outer.hold import hold
 from serl.researcher.outer.loop import CANDIDATES, Callbacks, OuterLoop, final_begun, reached
 from serl.researcher.outer.low_level import LowLevelTuning
 from serl.researcher.outer.proposers import DefaultProposer, EurekaProposer, Proposer, RandomProposer
 from serl.researcher.outer.records import Evaluator
+from serl.researcher.outer.run_lock import lock_run
 from serl.researcher.sandbox import bubblewrap
 
 DATABASE, RECORD, TUNING = "run.db", "calls.jsonl", "tuning"
@@ -98,7 +98,7 @@ def begin(folder: Path, config: OuterConfig, command: str, *, resume: bool) -> D
         raise no_run
     data = data_of(config.inner)
     with ExitStack() as undo:
-        database = Database(folder / DATABASE, undo.enter_context(hold(folder)))
+        database = Database(folder / DATABASE, undo.enter_context(lock_run(folder)))
         undo.callback(database.close)
         begun = database.fact("config") is not None  # a run killed before this, or without disk space, can be started
         if begun and not resume:
@@ -231,7 +231,7 @@ def research(
 
         database.set_signals(market_signals(with_history(config.inner, folder).market))
     # an exchange that serves a score ends before it has compiled its own rule book
-    rule_book = compiled_beside("rulebook", niceness=BACKGROUND_NICENESS)
+    rule_book = precompiling("rulebook", niceness=BACKGROUND_NICENESS)
     with rule_book, open_proposer(config, folder, database, offline=offline) as (proposer, served):
 
         def revive() -> None:
@@ -252,7 +252,7 @@ def incumbent_training(
     makes the first proposals."""
     from serl.researcher.inner.worker import abandon
 
-    return lambda: beside(lambda: evaluate([config.incumbent_candidate], folder / CANDIDATES), abandon)
+    return lambda: in_background(lambda: evaluate([config.incumbent_candidate], folder / CANDIDATES), abandon)
 
 
 def require_reachable_endpoints(config: OuterConfig) -> None:

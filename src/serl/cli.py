@@ -15,7 +15,7 @@ from serl.garbage import collect_rarely
 from serl.signals import unwind_on_signals
 
 if TYPE_CHECKING:
-    from serl.exchange.beside import Traders, TradersOptions
+    from serl.exchange.trader_processes import TraderOptions, TraderProcesses
 
 GROUPS = {
     "Start here": {
@@ -58,7 +58,7 @@ GROUPS = {
         "record": ("serl.clients.cli_record:record", "Record a running exchange to a day file."),
         "nautilus": ("serl.gateways.nautilus.cli:nautilus", "Export days to NautilusTrader, for its backtest."),
     },
-    "Traders": {
+    "TraderProcesses": {
         "agents": ("serl.agents.traders.cli_agents:agents", "Run populations of traders on a served exchange."),
         "minds": (
             "serl.minds.cli:minds",
@@ -197,14 +197,14 @@ class _LazyGroup(click.Group):
 @click.pass_context
 def serl(context: click.Context) -> None:
     """Simulate markets and teach agents to trade in them."""
-    context.obj = _traders_beside
+    context.obj = _start_population
 
 
-def _traders_beside(options: "TradersOptions") -> "Traders":
+def _start_population(options: "TraderOptions") -> "TraderProcesses":
     """The traders of `serl exchange start --with`, passed in from here because the exchange must not import higher layers."""
-    from serl.agents.traders.beside import TradersBeside
+    from serl.agents.traders.population_processes import PopulationProcesses
 
-    return TradersBeside(options)
+    return PopulationProcesses(options)
 
 
 def main() -> None:

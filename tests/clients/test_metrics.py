@@ -19,11 +19,11 @@ pytest.importorskip("prometheus_client", reason="the extra `metrics` is not inst
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from serl.clients import questions
+from serl.clients import query_connection
 from serl.clients.blocking import connect
 from serl.clients.drop_copy import drop_copy
 from serl.clients.metrics import ExchangeCollector, metrics_server
-from serl.clients.questions import Questions
+from serl.clients.query_connection import QueryConnection
 from serl.exchange.errors import ExchangeUnreachable, Rejected, RequestRejected
 from serl.exchange.request import request_socket
 from serl.exchange.wire import Kind
@@ -104,7 +104,7 @@ def test_a_refused_token_is_an_answer(tmp_path: Path, capfd: pytest.CaptureFixtu
     """Each scrape printed a traceback, and the scraper got no answer."""
     config: dict[str, object] = {"login": {"participants": {"ann": {"token": "a"}}}}
     with start_exchange(symbols="A", config=config, folder=tmp_path) as served:
-        questions = Questions(served.endpoint, None, "wrong")
+        questions = QueryConnection(served.endpoint, None, "wrong")
         with metrics_server(questions.ask, "127.0.0.1", 0) as server:
             threading.Thread(target=server.serve_forever, daemon=True).start()
             try:
@@ -116,17 +116,17 @@ def test_a_refused_token_is_an_answer(tmp_path: Path, capfd: pytest.CaptureFixtu
     assert not capfd.readouterr().err
 
 
-def test_questions_share_a_connection_and_survive_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queries_share_a_connection_and_survive_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = []
 
     def count(*arguments: Any) -> Any:
         opened.append(arguments)
         return request_socket(*arguments)
 
-    monkeypatch.setattr(questions, "request_socket", count)
+    monkeypatch.setattr(query_connection, "request_socket", count)
     config: dict[str, object] = {"login": {"participants": {"ann": {"token": "a"}}}}
     with start_exchange(symbols="A", config=config, folder=tmp_path) as served:
-        found = Questions(served.endpoint)  # with the operator token, which each start makes anew
+        found = QueryConnection(served.endpoint)  # with the operator token, which each start makes anew
         assert [found.ask(Kind.STATISTICS)["sessions"] for _ in range(3)] == [0, 0, 0]
         assert len(opened) == 1
         served.stop()
@@ -157,7 +157,7 @@ def test_a_drop_copy_goes_on_over_a_restart(tmp_path: Path) -> None:
 def test_limits_are_asked_for_once_in_the_life_of_an_exchange() -> None:
     asked: list[Kind] = []
     with start_exchange(symbols="A") as served:
-        found = Questions(served.endpoint)
+        found = QueryConnection(served.endpoint)
 
         def ask(kind: Kind) -> Any:
             asked.append(kind)
@@ -178,7 +178,7 @@ def test_limits_are_asked_for_once_in_the_life_of_an_exchange() -> None:
 
 
 def test_a_failed_question_leaves_no_garbage() -> None:
-    found = Questions("tcp://127.0.0.1:9")
+    found = QueryConnection("tcp://127.0.0.1:9")
     gc.collect()
     gc.disable()
     try:

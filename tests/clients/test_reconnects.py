@@ -12,8 +12,8 @@ from serl.clients import core as client_core
 from serl.clients.blocking import Exchange
 from serl.clients.core import ClientCore
 from serl.clients.errors import ExchangeUnreachable, LoginRefused, Rejected, ReportGap, RequestRejected, SessionEnded
+from serl.clients.lockstep import take_turn
 from serl.clients.session import Order
-from serl.clients.turns import take_turn
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import COMMAND, EVENT, CommandKind, EventKind, Reason, command
 from serl.exchange.terms import NO_TERMS, Terms
@@ -277,7 +277,7 @@ def test_queries_to_an_absent_exchange_do_not_block_and_leave_nothing(exchange: 
             next(query)
             query.close()  # its caller has given up
     assert time.monotonic() - started_s < 5
-    assert not core._asked._replies
+    assert not core._queries._replies
 
 
 def test_a_login_brings_the_rows_of_a_single_order(exchange: StandIn, core: ClientCore) -> None:

@@ -81,7 +81,7 @@ def test_what_compiles_beside_a_command_yields_to_it_and_gets_no_ctrl_c(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(code_cache, "FOLDER", tmp_path)
-    with code_cache.compiled_beside("book", niceness=3) as (process,):
+    with code_cache.precompiling("book", niceness=3) as (process,):
         assert os.getpgid(process.pid) != os.getpgid(0)
         own = os.getpriority(os.PRIO_PROCESS, 0)
         assert os.getpriority(os.PRIO_PROCESS, process.pid) == min(19, own + 3)

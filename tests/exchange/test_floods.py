@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgpack
 
-from serl.exchange.strangers import FLOOD_WAIT_S
+from serl.exchange.unauthenticated import FLOOD_WAIT_S
 from tests.exchange.test_limits import limited
 from tests.raw_zmtp import frame, raw_connection
 from tests.server_fixture import RawClient

@@ -50,7 +50,7 @@ class PublicView:
         self.rows: list[Rows] = []
         self.private: list[Rows] = []
         subscriptions: Any = SimpleNamespace(
-            prefixes=[b""], new=[], read=lambda turn_s: True, owed_by_strangers_s=float
+            prefixes=[b""], new=[], read=lambda turn_s: True, owed_by_unauthenticated_s=float
         )
         self._sender, self._receiver = sockets()
         self._feed = Feed(self._sender, ["AMZN"], 1, 0, lambda participant: None, subscriptions)

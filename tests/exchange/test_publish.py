@@ -40,7 +40,7 @@ class Followed:
         self.market.grant_operator(0)
         self._sender, self._receiver = sockets()
         subscriptions: Any = SimpleNamespace(
-            prefixes=dict.fromkeys(prefixes, 1), new=[], read=lambda turn_s: True, owed_by_strangers_s=float
+            prefixes=dict.fromkeys(prefixes, 1), new=[], read=lambda turn_s: True, owed_by_unauthenticated_s=float
         )
         self.feed = Feed(self._sender, SYMBOLS, 1, 0, delays, subscriptions)
         self.feed.read_subscriptions(0, 0, 1.0)

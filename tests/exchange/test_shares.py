@@ -20,7 +20,7 @@ from serl.exchange.gateway.state import new_gateway
 from serl.exchange.open_sockets import COUNTS_BYTES, OPEN, open_sockets
 from serl.exchange.peer import Peer, Refusals
 from serl.exchange.requests import Requests
-from serl.exchange.strangers import ANSWERS_MIN, Strangers
+from serl.exchange.unauthenticated import ANSWERS_MIN, UnauthenticatedConnections
 from serl.exchange.unread_replies import UnreadReplies
 
 PIECE_S, SHARE = 0.001, 0.05
@@ -51,7 +51,7 @@ def served_pieces(clock: FakeTime, shares: Shares, flooding: list[str], seconds:
 
 
 def test_sources_that_flood_together_get_one_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, names = FakeTime(monkeypatch), ["strangers", "queries", "admin", "feed"]
+    clock, names = FakeTime(monkeypatch), ["unauthenticated", "queries", "admin", "feed"]
     shares = Shares(names, SHARE)
     served = served_pieces(clock, shares, names, 20.0)
     assert served.total() * PIECE_S <= 1.1 * (SHARE * 20.0 + len(names) * BURST_S)
@@ -60,7 +60,7 @@ def test_sources_that_flood_together_get_one_share(monkeypatch: pytest.MonkeyPat
 
 def test_a_source_alone_gets_the_whole_share(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = FakeTime(monkeypatch)
-    shares = Shares(["strangers", "queries"], SHARE)
+    shares = Shares(["unauthenticated", "queries"], SHARE)
     assert served_pieces(clock, shares, ["queries"], 20.0)["queries"] * PIECE_S > 0.9 * SHARE * 20.0
     clock.now_s += 1.0
     assert not shares.are_limited, "without orders nobody waits"
@@ -69,33 +69,36 @@ def test_a_source_alone_gets_the_whole_share(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_rest_of_a_turn_is_charged_to_those_it_served(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = FakeTime(monkeypatch)
-    shares = Shares(["strangers", "queries"], SHARE)
+    shares = Shares(["unauthenticated", "queries"], SHARE)
     shares.begin_turn()
     clock.now_s += 0.004
-    shares["strangers"].spend(0.001)
+    shares["unauthenticated"].spend(0.001)
     shares.end_turn()
-    assert shares["strangers"].spent_s == pytest.approx(0.004)
+    assert shares["unauthenticated"].spent_s == pytest.approx(0.004)
     assert shares["queries"].spent_s == 0.0
 
 
 def test_work_that_nobody_waited_for_is_no_debt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hundreds of logins before the first order held back the next ones for as long as they would have taken in their share."""
     clock = FakeTime(monkeypatch)
-    shares = Shares(["strangers", "queries"], SHARE)
-    shares["strangers"].spend(1.0)
+    shares = Shares(["unauthenticated", "queries"], SHARE)
+    shares["unauthenticated"].spend(1.0)
     shares.note_order()
-    assert shares.wait_s("strangers") == 0.0
-    assert served_pieces(clock, shares, ["strangers"], 20.0)["strangers"] * PIECE_S < 1.1 * SHARE * 20.0 + BURST_S
+    assert shares.wait_s("unauthenticated") == 0.0
+    assert (
+        served_pieces(clock, shares, ["unauthenticated"], 20.0)["unauthenticated"] * PIECE_S
+        < 1.1 * SHARE * 20.0 + BURST_S
+    )
 
 
 def test_what_a_busy_machine_takes_away_is_not_charged() -> None:
     """Logins were charged for the time in which other processes ran, and hundreds of clients that came back at once waited for minutes."""
-    shares = Shares(["strangers", "queries"], SHARE)
+    shares = Shares(["unauthenticated", "queries"], SHARE)
     shares.begin_turn()
     time.sleep(0.2)  # as if the process did not run
-    shares["strangers"].spend(0.0001)
+    shares["unauthenticated"].spend(0.0001)
     shares.end_turn()
-    assert shares["strangers"].spent_s < 0.1
+    assert shares["unauthenticated"].spent_s < 0.1
 
 
 def test_no_wait_takes_nothing_of_what_a_source_has_earned(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,19 +112,19 @@ def test_no_wait_takes_nothing_of_what_a_source_has_earned(monkeypatch: pytest.M
     assert source.wait_s() == pytest.approx(1.0)
 
 
-def test_strangers_get_few_answers_each_while_there_is_no_time() -> None:
+def test_unauthenticated_connections_get_few_answers_each_while_there_is_no_time() -> None:
     is_limited = [False]
-    strangers = Strangers(new_gateway(LimitsConfig()), None, 1, 4, lambda: is_limited[0], Refusals())  # pyrefly: ignore[bad-argument-type]
-    assert all(strangers.may_be_answered(1) for _ in range(2 * ANSWERS_MIN))
+    connections = UnauthenticatedConnections(new_gateway(LimitsConfig()), None, 1, 4, lambda: is_limited[0], Refusals())  # pyrefly: ignore[bad-argument-type]
+    assert all(connections.may_be_answered(1) for _ in range(2 * ANSWERS_MIN))
     is_limited[0] = True
-    answers = {route: sum(strangers.may_be_answered(route) for _ in range(100)) for route in range(1, 4)}
+    answers = {route: sum(connections.may_be_answered(route) for _ in range(100)) for route in range(1, 4)}
     assert answers == {1: 0, 2: ANSWERS_MIN, 3: ANSWERS_MIN}
-    strangers.forget(1)
-    assert not strangers.may_be_answered(1), "it would be answered anyway again and again"
+    connections.forget(1)
+    assert not connections.may_be_answered(1), "it would be answered anyway again and again"
     is_limited[0] = False
-    strangers.forget(1)
+    connections.forget(1)
     is_limited[0] = True
-    assert strangers.may_be_answered(1), "its participant paid"
+    assert connections.may_be_answered(1), "its participant paid"
 
 
 def looks(clock: FakeTime, monkeypatch: pytest.MonkeyPatch, took_s: float, count: int) -> tuple[int, Refusals]:
@@ -174,7 +177,7 @@ def test_a_flood_delays_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
         assert watch.wait_s <= connections.PERIOD_S
 
 
-def test_a_message_without_end_is_charged_to_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_without_end_is_charged_to_unauthenticated_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, charged, closed = FakeTime(monkeypatch), list[float](), list[int]()
     found = np.zeros(1, OPEN)
     found["descriptor"], found["port"] = 10, 5571
@@ -197,7 +200,7 @@ def test_a_message_without_end_is_charged_to_strangers(monkeypatch: pytest.Monke
     assert charged == [pytest.approx(int(found["received"][0]) * connections.READ_BYTE_S)] and charged[0] > 0.012
 
 
-class Asked:
+class FakeQueries:
     """A ROUTER: requests arrive as [route, data], replies are collected with their routes."""
 
     def __init__(self) -> None:
@@ -219,7 +222,7 @@ class Asked:
 
 
 def test_who_asks_little_does_not_wait_for_those_who_ask_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, socket = FakeTime(monkeypatch), Asked()
+    clock, socket = FakeTime(monkeypatch), FakeQueries()
     monkeypatch.setattr(requests, "processor_time_s", lambda: clock.now_s)
 
     def reply(_message: list[Any], _peer: Peer) -> bytes:

@@ -8,7 +8,7 @@ _YAML = (
     "yaml.constructor",
     "yaml.resolver",
     "serl.exchange.config",
-    "serl.agents.traders.shipped",
+    "serl.agents.traders.builtin",
     "serl.agents.traders.population",
 )
 MODULES: dict[str, tuple[str, ...]] = {

@@ -136,15 +136,15 @@ def _earlier(real: Any) -> Any:
 
 
 def _ask_once(self: Any, queries: Any) -> Any:
-    messages = self._asked.add(queries, self.session.token)
+    messages = self._queries.add(queries, self.session.token)
     self._queried_s = time.monotonic()
     for message in messages.values():
         self.query(message)
-    while self._asked.without_reply(messages):
+    while self._queries.without_reply(messages):
         self.raise_if_silent()
         yield client_core.REPLY_WAIT_S
-    replies = self._asked.replies(messages)
-    self._asked.remove(messages)
+    replies = self._queries.replies(messages)
+    self._queries.remove(messages)
     return replies
 
 
@@ -204,7 +204,7 @@ BUGS = {
     ),
     "asked once": bug(
         "a client waits forever for the reply to a query that got lost",
-        replaced(ClientCore, "_ask_together", _ask_once),
+        replaced(ClientCore, "_ask_in_flight", _ask_once),
         seam="found",
     ),
     "answer dropped": bug(

@@ -1,1 +1,1 @@
-"""A replayed day whose prices give way to the trades of strangers; docs/answering.md has the rules."""
+"""A replayed day whose prices give way to the trades of live participants; docs/answering.md has the rules."""

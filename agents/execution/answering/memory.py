@@ -1,4 +1,4 @@
-"""The memory of what strangers traded on a day, and how many ticks the day gives way for it.
+"""The memory of what live participants traded on a day, and how many ticks the day gives way for it.
 
     I(t) = c sign(N) sqrt|N|,  N(t) = sum of signed lots q_i g(t - t_i),  g(t) = sum of w_k exp(-t / tau_k) + a part that stays
 
@@ -19,15 +19,15 @@ UPDATE_NS = 1_000_000_000
 
 ANSWER = np.dtype(
     [
-        ("remembered_lots", "<f8", (PARTS,)),  # signed lots of strangers, + bought
+        ("remembered_lots", "<f8", (PARTS,)),  # signed lots of live participants, + bought
         ("weights", "<f8", (PARTS,)),  # of g; their sum is 1
         ("coefficient", "<f8"),  # c, ticks per root of a lot
         ("bound_ticks", "<i8"),  # limit of the absolute shift
         ("updated_ns", "<i8"),  # time of remembered_lots
         ("due_ns", "<i8"),  # time of the next update of the shift; 0: before anything else happens
         ("shift_ticks", "<i8"),  # added to history's prices
-        ("disturbed", "<i8"),  # whether a stranger has sent an order
-        ("sent_lots", "<i8"),  # filled so far of the stranger's order being executed
+        ("disturbed", "<i8"),  # whether a live participant has sent an order
+        ("sent_lots", "<i8"),  # filled so far of the live order being executed
         ("taken_lots", "<i8"),  # by history's command being executed
     ],
     align=True,

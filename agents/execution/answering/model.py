@@ -52,7 +52,7 @@ class AnsweringDay:
     """Limit of the absolute shift: half the lowest bid of the day."""
 
     def new_state(self) -> Any:
-        """A (1,) ANSWER row for a book in which no stranger has traded."""
+        """A (1,) ANSWER row for a book in which no live participant has traded."""
         answer = np.zeros(1, ANSWER)
         answer["weights"], answer["bound_ticks"] = self.weights, self.bound_ticks
         answer["coefficient"] = self.coefficient / np.sqrt(mean_memory(self.weights, REFERENCE_S))

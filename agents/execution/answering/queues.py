@@ -1,7 +1,7 @@
-"""Moves strangers' resting orders while history's book shifts.
+"""Moves live resting orders while history's book shifts.
 
-The book is kept in history's prices: history's commands enter it unchanged, and a stranger's price in it is the real price minus the shift.
-When the shift changes by d ticks, all of history moves by d. In the book, the few orders of strangers move by -d instead, which is equivalent
+The book is kept in history's prices: history's commands enter it unchanged, and the price of a live order in it is the real price minus the shift.
+When the shift changes by d ticks, all of history moves by d. In the book, the few live orders move by -d instead, which is equivalent
 and costs nothing for history's orders. They go to the front of their new level: they were there first, and history's orders moved to them.
 """
 
@@ -24,7 +24,7 @@ def has_room(state: Any, symbol: int, orders: int) -> bool:
 
 @inlined
 def _insert_before_history(state: Any, slot: int, symbol: int, side: int, price: int, history: int) -> None:
-    """Puts an order at the front of a level, behind older orders of other strangers; order numbers keep rising along the queue."""
+    """Puts an order at the front of a level, behind older live orders; order numbers keep rising along the queue."""
     order = state.orders[slot]
     number = order.order_number
     level = find_level(state, symbol, side, price)
@@ -58,18 +58,18 @@ def _insert_before_history(state: Any, slot: int, symbol: int, side: int, price:
 
 
 @inlined
-def move_strangers(
-    state: Any, row: Any, answer: Any, symbol: int, resting: Any, first_stranger: int, ticks: int, tape: Any
+def move_live_orders(
+    state: Any, row: Any, answer: Any, symbol: int, resting: Any, first_live: int, ticks: int, tape: Any
 ) -> None:
-    """Moves the resting orders of strangers by `ticks`. The book may be crossed afterwards.
+    """Moves the resting live orders by `ticks`. The book may be crossed afterwards.
 
-    resting: (strangers, orders) their ids, 0 for none; row s is participant first_stranger + s. For the other arguments see rules.py.
+    resting: (live participants, orders) their ids, 0 for none; row s is participant first_live + s. For the other arguments see rules.py.
     """
-    for stranger in range(resting.shape[0]):
+    for live in range(resting.shape[0]):
         for place in range(resting.shape[1]):
-            if resting[stranger, place] == 0:
+            if resting[live, place] == 0:
                 continue
-            slot = order_index.find(state, first_stranger + stranger, resting[stranger, place])
+            slot = order_index.find(state, first_live + live, resting[live, place])
             if slot < 0:
                 continue
             order = state.orders[slot]

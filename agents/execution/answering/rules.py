@@ -1,9 +1,9 @@
-"""The compiled rules by which history continues among strangers; docs/answering.md states them.
+"""The compiled rules by which history continues among live participants; docs/answering.md states them.
 
-A book's history is participant `symbol`; strangers are the participants from `first_own` on. The kernel executes all commands that the rules
+A book's history is participant `symbol`; live participants are those from `first_own` on. The kernel executes all commands that the rules
 add; they belong to history and never need more room in the market.
 
-resting: ids of strangers' resting orders, see queues.py. Trades are written to `frame` and `fills`, every event to `tape`, unless these are None.
+resting: ids of live resting orders, see queues.py. Trades are written to `frame` and `fills`, every event to `tape`, unless these are None.
 """
 
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from serl.agents.execution.answering.memory import (
     remembered,
     wanted_shift,
 )
-from serl.agents.execution.answering.queues import has_room, is_crossed, move_strangers
+from serl.agents.execution.answering.queues import has_room, is_crossed, move_live_orders
 from serl.agents.execution.answering.tape import append_events
 from serl.agents.execution.environment.own_orders import record_fills
 from serl.exchange.compiling import inlined, inner, int64
@@ -48,26 +48,26 @@ class Answers(NamedTuple):
 
 @inlined
 def _count_fills(answer: Any, events: Any, count: int, history: int) -> None:
-    """Counts what each side took, and adds what strangers took to the memory.
+    """Counts what each side took, and adds what live participants took to the memory.
 
-    A stranger's resting order that is filled replaces an order of history, and the demand of the other side is in the day already. So these
-    fills are not added, except where they reverse what strangers did before: otherwise one could push the price and exit at it.
+    A live resting order that is filled replaces an order of history, and the demand of the other side is in the day already. So these
+    fills are not added, except where they reverse what live participants did before: otherwise one could push the price and exit at it.
     """
     for index in range(count):
         event = events[index]
         if event.kind != FILLED or event.flags & MAKER == 0:
             continue
         qty, bought = event.qty_lots, 1 if event.side == ASK else -1
-        maker_is_stranger, taker_is_stranger = event.participant != history, events[index + 1].participant != history
-        if taker_is_stranger:
+        maker_is_live, taker_is_live = event.participant != history, events[index + 1].participant != history
+        if taker_is_live:
             answer.sent_lots += qty
         else:
             answer.taken_lots += qty
-        if taker_is_stranger == maker_is_stranger:
+        if taker_is_live == maker_is_live:
             continue
         forget(answer, event.time_ns)
         lots = remembered(answer)
-        if taker_is_stranger:
+        if taker_is_live:
             remember(answer, float(bought * qty))
         elif bought * lots > 0:
             remember(answer, -bought * min(float(qty), abs(lots)))
@@ -131,12 +131,12 @@ def _first_at_touch(state: Any, symbol: int, side: int) -> Any:
 def _trade_through(
     state: Any, row: Any, answer: Any, symbol: int, first_own: int, events: Any, frame: Any, fills: Any, tape: Any
 ) -> None:  # fmt: skip
-    """Trades history's quote with the stranger's order that it has moved onto or through, at the stranger's price, who was there first."""
+    """Trades history's quote with the live order that it has moved onto or through, at the price of the live order, which was there first."""
     own_side = BID if _first_at_touch(state, symbol, ASK).participant == symbol else ASK
     price = state.best[symbol, own_side]
-    quote, stranger = _first_at_touch(state, symbol, 1 - own_side), _first_at_touch(state, symbol, own_side)
-    sign = -1 if own_side == ASK else 1  # sign of the stranger's trade
-    qty = min(quote.open_lots, stranger.open_lots)
+    quote, live = _first_at_touch(state, symbol, 1 - own_side), _first_at_touch(state, symbol, own_side)
+    sign = -1 if own_side == ASK else 1  # sign of the live order's trade
+    qty = min(quote.open_lots, live.open_lots)
     if sign * remembered(answer) < 0.0:  # it reverses earlier trades, so the shift changes on the way
         qty = lots_until_change(answer, sign, qty)
     _reduce(state, row, answer, symbol, quote.order_id, qty, first_own, events, frame, fills, tape)
@@ -145,7 +145,7 @@ def _trade_through(
 
 @inner
 def _follow(
-    state: Any, row: Any, answer: Any, symbol: int, resting: Any, first_stranger: int, first_own: int, events: Any, frame: Any,
+    state: Any, row: Any, answer: Any, symbol: int, resting: Any, first_live: int, first_own: int, events: Any, frame: Any,
     fills: Any, tape: Any,
 ) -> int:  # fmt: skip
     """Sets the shift to the value that the memory implies. Returns DONE, or GROW before anything has changed."""
@@ -157,7 +157,7 @@ def _follow(
         if not has_room(state, symbol, resting.size + 1):
             state.counters.wants_far_levels = 1
             return GROW
-        move_strangers(state, row, answer, symbol, resting, first_stranger, -ticks, tape)
+        move_live_orders(state, row, answer, symbol, resting, first_live, -ticks, tape)
         answer.shift_ticks = wanted
         while is_crossed(state, symbol) and wanted_shift(answer) == wanted:
             _trade_through(state, row, answer, symbol, first_own, events, frame, fills, tape)
@@ -165,7 +165,7 @@ def _follow(
 
 @inner
 def give_way(
-    state: Any, row: Any, answer: Any, symbol: int, resting: Any, first_stranger: int, time_ns: int, first_own: int,
+    state: Any, row: Any, answer: Any, symbol: int, resting: Any, first_live: int, time_ns: int, first_own: int,
     events: Any, frame: Any, fills: Any, tape: Any,
 ) -> int:  # fmt: skip
     """Updates the shift before something happens at `time_ns`: at once after trades, otherwise once per UPDATE_NS. Returns DONE or GROW.
@@ -177,7 +177,7 @@ def give_way(
         if answer.due_ns != 0:
             forget(answer, time_ns)
         due_ns = (answer.updated_ns // UPDATE_NS + 1) * UPDATE_NS
-        if _follow(state, row, answer, symbol, resting, first_stranger, first_own, events, frame, fills, tape) == GROW:
+        if _follow(state, row, answer, symbol, resting, first_live, first_own, events, frame, fills, tape) == GROW:
             return GROW
         answer.due_ns = due_ns
     return DONE
@@ -185,7 +185,7 @@ def give_way(
 
 @inlined
 def show_last_trades(
-    state: Any, row: Any, answer: Any, symbol: int, resting: Any, first_stranger: int, first_own: int, events: Any, frame: Any,
+    state: Any, row: Any, answer: Any, symbol: int, resting: Any, first_live: int, first_own: int, events: Any, frame: Any,
     fills: Any, tape: Any,
 ) -> int:  # fmt: skip
     """Lets the book give way to the last trades, but not to the time since, which history's next command does. Returns DONE or GROW."""
@@ -193,7 +193,7 @@ def show_last_trades(
         return DONE
     time_ns = answer.updated_ns
     return int(
-        give_way(state, row, answer, symbol, resting, first_stranger, time_ns, first_own, events, frame, fills, tape)
+        give_way(state, row, answer, symbol, resting, first_live, time_ns, first_own, events, frame, fills, tape)
     )
 
 
@@ -202,8 +202,8 @@ def _revise(state: Any, row: Any, answers: Any, symbol: int, index: int) -> bool
     """Adjusts a reduction of an order that is no longer what it was; returns False if nothing is left to do.
 
     No order of history ever has more left than in the undisturbed day (`_correct`), so no level holds more of history than it did. A cancellation
-    whose order is missing, because strangers' trades used it up, is therefore not reassigned to another order of the level; the kernel rejects it.
-    For the same reason a reduction reduces to what history's order had left. So what strangers took is absorbed as history's orders end.
+    whose order is missing, because live trades used it up, is therefore not reassigned to another order of the level; the kernel rejects it.
+    For the same reason a reduction reduces to what history's order had left. So what live participants took is absorbed as history's orders end.
     """
     if row[0].kind != REDUCE or answers.starts[index] == answers.starts[index + 1]:
         return True
@@ -237,13 +237,13 @@ def _correct(
 
 @inlined
 def execute_history(
-    state: Any, history: Any, index: int, row: Any, answers: Any, symbol: int, resting: Any, first_stranger: int, first_own: int,
+    state: Any, history: Any, index: int, row: Any, answers: Any, symbol: int, resting: Any, first_live: int, first_own: int,
     events: Any, frame: Any, fills: Any, tape: Any,
 ) -> int:  # fmt: skip
     """Executes history's command `index` in a book. Returns DONE, or GROW: then call it again."""
     answer = answers.books[symbol]
     if answer.disturbed != 0 and answer.due_ns <= history[index].time_ns and give_way(
-        state, row, answer, symbol, resting, first_stranger, history[index].time_ns, first_own, events, frame, fills, tape,
+        state, row, answer, symbol, resting, first_live, history[index].time_ns, first_own, events, frame, fills, tape,
     ) == GROW:  # fmt: skip
         return GROW
     row[0] = history[index]
@@ -259,11 +259,11 @@ def execute_history(
 
 
 @inner
-def execute_stranger(
-    state: Any, row: Any, answer: Any, symbol: int, resting: Any, first_stranger: int, first_own: int, events: Any, frame: Any,
+def execute_live(
+    state: Any, row: Any, answer: Any, symbol: int, resting: Any, first_live: int, first_own: int, events: Any, frame: Any,
     fills: Any, tape: Any,
 ) -> int:  # fmt: skip
-    """Executes a stranger's command, the first row, in real prices. Returns DONE, or GROW: then call it again with the same command.
+    """Executes a live participant's command, the first row, in real prices. Returns DONE, or GROW: then call it again with the same command.
 
     An order that takes liquidity is executed in pieces: the book gives way while it is filled, so that it pays for its own impact.
     """
@@ -275,9 +275,7 @@ def execute_stranger(
     answer.disturbed, sign = 1, 1 if side == BID else -1
     while True:
         if (
-            give_way(
-                state, row, answer, symbol, resting, first_stranger, time_ns, first_own, events, frame, fills, tape
-            )
+            give_way(state, row, answer, symbol, resting, first_live, time_ns, first_own, events, frame, fills, tape)
             == GROW
         ):
             return GROW

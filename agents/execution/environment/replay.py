@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from serl.agents.execution.answering.model import AnsweringDay, compiled_answers
-from serl.agents.execution.answering.rules import execute_history, execute_stranger, show_last_trades, show_shift
+from serl.agents.execution.answering.rules import execute_history, execute_live, show_last_trades, show_shift
 from serl.agents.execution.environment import windows
 from serl.agents.execution.environment.own_orders import (
     ARRIVING,
@@ -117,7 +117,7 @@ def _send_orders(
             if answers is None:
                 status = _submit(state, row, events, first_own, frame, fills)
             else:
-                status = execute_stranger(
+                status = execute_live(
                     state,
                     row,
                     answers.books[symbol],

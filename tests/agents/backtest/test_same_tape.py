@@ -25,7 +25,7 @@ from serl.exchange.latency import Latencies
 from serl.exchange.records import EVENT, EventFlag, EventKind, Phase, Rows
 from serl.history.generate import generate_day
 from tests.agents.backtest.sample import Busy
-from tests.agents.traders.test_beside import RULES, short_population
+from tests.agents.traders.test_population_processes import RULES, short_population
 from tests.server_fixture import Served, start_exchange
 
 SECOND_NS = 1_000_000_000

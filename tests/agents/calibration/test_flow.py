@@ -91,7 +91,7 @@ def with_buyer(population: PopulationConfig, lots: int) -> PopulationConfig:
 
 
 def test_only_what_others_take_moves_the_reference_price() -> None:
-    """Alone, the flow has the same day whatever its impact; a stranger's metaorder pays more where it is larger."""
+    """Alone, the flow has the same day whatever its impact; another participant's metaorder pays more where it is larger."""
     small, large = (flow(impact_ticks_per_root_lot=ticks) for ticks in (0.02, 0.5))
     assert simulate(small, 1, END_NS).commands.tobytes() == simulate(large, 1, END_NS).commands.tobytes()
     paid = [

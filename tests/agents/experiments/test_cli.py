@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from serl.agents.experiments.cli import experiment
 from serl.agents.experiments.errors import ExperimentError
 from serl.agents.experiments.store import FILE
-from serl.agents.traders.shipped import EXPERIMENTS, shipped_names
+from serl.agents.traders.builtin import EXPERIMENTS, builtin_names
 from serl.result_file import ResultFileError
 from tests.test_cli import completions
 
@@ -101,5 +101,5 @@ def test_an_unknown_name_gets_advice() -> None:
 
 
 def test_the_shell_completes_names_of_experiments() -> None:
-    assert completions("experiment", "") == shipped_names(EXPERIMENTS) != []
+    assert completions("experiment", "") == builtin_names(EXPERIMENTS) != []
     assert completions("experiment", "t") == ["tick-size", "transaction-tax"]

@@ -9,8 +9,8 @@ import pytest
 from serl.agents.experiments.errors import ExperimentError
 from serl.agents.experiments.experiment import load_experiment, parse_experiment
 from serl.agents.experiments.store import RunFile
+from serl.agents.traders.builtin import EXPERIMENTS, builtin_names
 from serl.agents.traders.population import load_population
-from serl.agents.traders.shipped import EXPERIMENTS, shipped_names
 from serl.agents.traders.simulate import fingerprint
 from serl.result_file import ResultFileError
 from tests.agents.experiments.sample import sample
@@ -137,7 +137,7 @@ def test_the_population_is_relative_to_the_file(tmp_path: Path) -> None:
         load_experiment("ticksize")
 
 
-@pytest.mark.parametrize("name", shipped_names(EXPERIMENTS))
+@pytest.mark.parametrize("name", builtin_names(EXPERIMENTS))
 def test_shipped_experiments_are_valid(name: str) -> None:
     found = load_experiment(name)
     assert found.name == name and len(found.seeds) >= 20

@@ -19,8 +19,8 @@ from serl.agents.traders.trader_api import SECOND_NS
 from serl.exchange.journal.stored import stored_paths, stored_rows
 from serl.exchange.records import EVENT
 from tests.agents.traders.random_forecaster import random_forecaster
-from tests.agents.traders.test_beside import together
 from tests.agents.traders.test_forecaster import CROSSING, SMALL, takers
+from tests.agents.traders.test_population_processes import together
 from tests.agents.traders.trader_bench import ZERO
 from tests.server_fixture import start_exchange
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import yaml
 
-from serl.agents.traders.beside import match_symbols
 from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.population import PopulationConfig, check_population, load_population
+from serl.agents.traders.population_processes import match_symbols
 from serl.agents.traders.simulate import Simulation, fingerprint, replay_events, tape_hash
 from serl.exchange.config import load_config
 from serl.exchange.market import Market
 from serl.exchange.records import CommandKind, EventFlag, EventKind, Phase, Rows
-from tests.agents.traders.test_beside import RULES
+from tests.agents.traders.test_population_processes import RULES
 from tests.doc_blocks import blocks
 
 SECOND_NS = 1_000_000_000

@@ -21,7 +21,7 @@ from serl.researcher.outer.author import Author
 from serl.researcher.outer.config import Operator, OuterConfig
 from serl.researcher.outer.database import Database
 from serl.researcher.outer.evidence import curve_line
-from serl.researcher.outer.past import PastResults
+from serl.researcher.outer.past_results import PastResults
 from serl.researcher.outer.prompting import PromptWriter
 from serl.researcher.outer.prompts import Section, conversation, market_text, short_conversation
 from serl.researcher.outer.records import Draft, Lessons, Note, Proposal, Verdict

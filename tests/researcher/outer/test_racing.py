@@ -24,7 +24,7 @@ from serl.researcher.outer.config import OuterConfig, parse_config
 from serl.researcher.outer.errors import RunError
 from serl.researcher.outer.final import score_test
 from serl.researcher.outer.loop import OuterLoop
-from serl.researcher.outer.past import PastResults
+from serl.researcher.outer.past_results import PastResults
 from serl.researcher.outer.proposers import RandomProposer
 from serl.researcher.outer.records import Proposal
 from tests.researcher.outer.small import REWARD, config_of, endpoint_of, pa_of, score_of

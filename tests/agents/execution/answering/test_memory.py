@@ -1,4 +1,4 @@
-"""What is remembered of strangers' trades, and how far it moves a day."""
+"""What is remembered of live trades, and how far it moves a day."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The replay market whose day gives way (docs/answering.md): rules by hand, and what holds whatever strangers do."""
+"""The replay market whose day gives way (docs/answering.md): rules by hand, and what holds whatever live participants do."""
 
 import dataclasses
 from types import SimpleNamespace
@@ -98,8 +98,8 @@ def test_impact_fades_with_time_and_not_with_looking() -> None:
     assert 20 >= few[12] > few[500] > few[2000] > 20 * memory_weights()[-1] ** 0.5
 
 
-def test_history_takes_elsewhere_what_a_stranger_took_and_never_has_more_left_than_it_had() -> None:
-    """Without any shift. At 12 s history wants 50 of the 101 that a stranger bought: it takes the 50 at 102, and 20 rest as they did."""
+def test_history_takes_elsewhere_what_a_live_order_took_and_never_has_more_left_than_it_had() -> None:
+    """Without any shift. At 12 s history wants 50 of the 101 that a live participant bought: it takes the 50 at 102, and 20 rest as they did."""
     market = opened(TINY, 0.0)
     send(market, 11, buyer=(50,))
     assert touch(market) == (99, 50, 102, 50)
@@ -113,7 +113,7 @@ def test_history_takes_elsewhere_what_a_stranger_took_and_never_has_more_left_th
     assert touch(plain) == (101, 70, 102, 50), "without the rules the order rests where the market has left"
 
 
-def test_a_stranger_in_the_queue_stands_in_for_the_order_that_history_filled() -> None:
+def test_a_live_order_in_the_queue_stands_in_for_the_order_that_history_filled() -> None:
     history = day(
         (0, "NEW", BUY, 99, 50, 0), (0, "NEW", SELL, 105, 50, 0), (15, "NEW", SELL, 99, 20, 0), (20, "CANCEL", 0, 0, 0, 1)
     )  # fmt: skip
@@ -152,7 +152,7 @@ def test_a_quote_that_passes_an_order_by_several_ticks_goes_on_trading_with_it()
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_whatever_strangers_do(generated: Day, seed: int) -> None:
+def test_whatever_live_participants_do(generated: Day, seed: int) -> None:
     """No order of history has more left than it had, and none overtakes another; the book is sound and not crossed; nothing is lost."""
     random = np.random.default_rng(seed)
     market, alone, cursor = opened(generated, 0.3, START_S + 60), Market(1, limits=MarketLimits(participants_max=2)), 0
@@ -187,7 +187,7 @@ def test_whatever_strangers_do(generated: Day, seed: int) -> None:
     assert len(shifts) > 3
 
 
-def test_without_strangers_the_tape_is_that_of_the_plain_replay(generated: Day) -> None:
+def test_without_live_participants_the_tape_is_that_of_the_plain_replay(generated: Day) -> None:
     """Also with the rules at work: an order that is too far away to trade changes nothing."""
     markets = [opened(generated, coefficient, START_S + 60) for coefficient in (None, 1.0, 1.0)]
     for step in range(1, 50):

@@ -19,7 +19,7 @@ from serl.exchange.records import PHASE, Phase, Rows
 from serl.exchange.snapshot import Snapshot
 from tests.agents.execution.environment.stage import SECOND_NS, child, episode
 from tests.agents.execution.environment.test_dynamic import OPEN_S
-from tests.agents.traders.test_beside import RULES
+from tests.agents.traders.test_population_processes import RULES
 from tests.agents.traders.test_rules import population
 
 NOTHING = child()

@@ -9,7 +9,7 @@ import click
 from serl.exchange.config import ExchangeConfig
 
 
-class TradersOptions(NamedTuple):
+class TraderOptions(NamedTuple):
     """The command line options about the traders."""
 
     population: str
@@ -19,7 +19,7 @@ class TradersOptions(NamedTuple):
     forecaster: Path | None = None
 
 
-class Traders(Protocol):
+class TraderProcesses(Protocol):
     """The traders beside one exchange."""
 
     @property
@@ -48,13 +48,13 @@ class Traders(Protocol):
         ...
 
 
-MakeTraders = Callable[[TradersOptions], Traders]
+StartTraders = Callable[[TraderOptions], TraderProcesses]
 
 
-def traders_of(
+def trader_processes(
     context: click.Context, population: str | None, hosts: int | None, seed: int | None, flow: Path | None,
     forecaster: Path | None,
-) -> Traders | None:  # fmt: skip
+) -> TraderProcesses | None:  # fmt: skip
     """The traders that the options of `serl exchange start` describe; None without --with. The object of the click context, set by the command
     line, creates them."""
     given = {"--hosts": hosts, "--seed": seed, "--flow": flow, "--forecaster": forecaster}
@@ -64,5 +64,5 @@ def traders_of(
                 f"{', '.join(idle)}: expected --with POPULATION, got none; add it, or leave out {idle[0]}"
             )
         return None
-    make: MakeTraders = context.find_root().obj
-    return make(TradersOptions(population, hosts or 1, 1 if seed is None else seed, flow, forecaster))
+    make: StartTraders = context.find_root().obj
+    return make(TraderOptions(population, hosts or 1, 1 if seed is None else seed, flow, forecaster))

@@ -17,18 +17,18 @@ DOCS = {POPULATIONS: "traders.md", EXPERIMENTS: "experiments.md", MINDS: "minds.
 """The documentation page for the files of each folder."""
 
 
-def shipped_names(folder: str) -> list[str]:
+def builtin_names(folder: str) -> list[str]:
     """Names of the files of a folder, sorted."""
     found = files("serl.configs").joinpath(folder)
     return sorted(item.name.removesuffix(".yaml") for item in found.iterdir() if item.name.endswith(".yaml"))
 
 
-def shipped_populations() -> list[str]:
+def builtin_populations() -> list[str]:
     """Names of the populations, sorted."""
-    return shipped_names(POPULATIONS)
+    return builtin_names(POPULATIONS)
 
 
-class ShippedFile(click.types.StringParamType):
+class BuiltinFile(click.types.StringParamType):
     """An option for a shipped name or a YAML file. The shell completes both; `read_yaml` reports the error for anything else."""
 
     def __init__(self, name: str, folder: str) -> None:
@@ -36,14 +36,14 @@ class ShippedFile(click.types.StringParamType):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """See click.ParamType."""
-        names = [CompletionItem(name) for name in shipped_names(self.folder) if name.startswith(incomplete)]
+        names = [CompletionItem(name) for name in builtin_names(self.folder) if name.startswith(incomplete)]
         # files first, because they make bash forget earlier items
         return [CompletionItem(incomplete, type="file"), *names]
 
 
-POPULATION = ShippedFile("population", POPULATIONS)
-EXPERIMENT = ShippedFile("experiment", EXPERIMENTS)
-MINDS_FILE = ShippedFile("minds", MINDS)
+POPULATION = BuiltinFile("population", POPULATIONS)
+EXPERIMENT = BuiltinFile("experiment", EXPERIMENTS)
+MINDS_FILE = BuiltinFile("minds", MINDS)
 FORECASTER = click.option(
     "--forecaster",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -71,7 +71,7 @@ def read_yaml(
     path, shipped = near / source, files("serl.configs").joinpath(folder, f"{source}.yaml")
     if not path.exists() or (path.is_dir() and shipped.is_file()):
         if not shipped.is_file():
-            names = shipped_names(folder)
+            names = builtin_names(folder)
             raise error(
                 f"{source}: expected a YAML file or one of {', '.join(names)}, got neither; "
                 f"{did_you_mean(str(source), names, 'check the path')}"

@@ -12,7 +12,7 @@ from serl.minds.model_calls import ModelCalls
 
 
 @dataclass
-class Shared:
+class RunState:
     """What all minds of a run share."""
 
     config: MindsConfig
@@ -28,7 +28,7 @@ class Shared:
 
 
 @dataclass
-class Counts:
+class MindCounts:
     """Counts of what a mind did."""
 
     decisions: int = 0

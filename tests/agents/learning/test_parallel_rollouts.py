@@ -12,7 +12,7 @@ from benchmarks.toy import ToyExecution
 from serl.agents.learning.baseline_training import build_training
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.networks import ActorCritic
-from serl.agents.learning.parts import Order, PartedCollector, Worker, make_parts
+from serl.agents.learning.parallel_rollouts import ParallelCollector, RolloutRequest, Worker, make_parts
 from serl.agents.learning.ppo import PPO
 from serl.agents.learning.ppo_config import PPOConfig
 from serl.agents.learning.training import Training, TrainingConfig, environments
@@ -30,7 +30,7 @@ def make(count: int, network: NetworkConfig = NETWORK) -> Worker:
 def test_the_parts_lie_side_by_side_and_each_has_random_numbers_of_its_own(memory: int) -> None:
     network = NetworkConfig(hidden=(8,), memory=memory)
     learnt = ActorCritic(network, 8, [0.0], [1.0], 7)
-    collector = PartedCollector(make_parts([partial(make, 3, network)] * 2, LOCAL), learnt, 6)
+    collector = ParallelCollector(make_parts([partial(make, 3, network)] * 2, LOCAL), learnt, 6)
     collector.reset(5)
     unused = np.random.default_rng(1)
     found = collector.collect(16, unused, 0.9, 0.9).batch
@@ -40,7 +40,7 @@ def test_the_parts_lie_side_by_side_and_each_has_random_numbers_of_its_own(memor
     for number in range(2):
         worker = make(3, network)
         worker.reset(int(np.random.SeedSequence([5, number]).generate_state(1)[0]))
-        expected.append(worker.collect(Order(learnt.vector.detach().numpy().copy(), 16, 0.9, 0.9)))
+        expected.append(worker.collect(RolloutRequest(learnt.vector.detach().numpy().copy(), 16, 0.9, 0.9)))
     assert (returns == np.concatenate([one[1] for one in expected])).all() and len(returns)
     for name, values in vars(found).items():
         parts = torch.cat([vars(one[0])[name] for one in expected], dim=1)
@@ -52,10 +52,10 @@ def test_the_parts_lie_side_by_side_and_each_has_random_numbers_of_its_own(memor
 def learner(parts: int) -> PPO:
     config = PPOConfig(rollout_steps=16, minibatch=64, epochs=2)
 
-    def parted(number: int, learnt: ActorCritic) -> PartedCollector:
-        return PartedCollector(make_parts([partial(make, 12 // parts)] * parts, LOCAL), learnt, 12)
+    def make_collector(number: int, learnt: ActorCritic) -> ParallelCollector:
+        return ParallelCollector(make_parts([partial(make, 12 // parts)] * parts, LOCAL), learnt, 12)
 
-    return PPO([ToyExecution(12)], config, NETWORK, None if parts == 1 else parted)
+    return PPO([ToyExecution(12)], config, NETWORK, None if parts == 1 else make_collector)
 
 
 def test_the_number_of_parts_decides_what_is_learnt_and_nothing_else() -> None:

@@ -1,6 +1,6 @@
 """The pieces of code that separate processes compile at an exchange's first start on a machine, while its own process compiles the rest (`warm`).
 
-`python -m serl.exchange.ahead PIECE` compiles one piece; a process that needs the piece meanwhile waits for it (`code_cache.alone`).
+`python -m serl.exchange.precompile PIECE` compiles one piece; a process that needs the piece meanwhile waits for it (`code_cache.alone`).
 """
 
 import gc
@@ -12,8 +12,8 @@ import numpy as np
 from serl.exchange.growth import fast_path, full_rule_book
 from serl.exchange.kernel.dump import list_specials
 from serl.exchange.kernel.state import new_state, with_queues
-from serl.exchange.pointed import bound
 from serl.exchange.snapshot import SPECIAL
+from serl.exchange.struct_pointer import with_handle
 
 
 def warm_rule_book() -> None:
@@ -22,7 +22,7 @@ def warm_rule_book() -> None:
     from serl.exchange.kernel.rulebook.auction import indicative
     from serl.exchange.kernel.rulebook.restore import restore_rules, restore_specials
 
-    state = bound(with_queues(new_state(symbols=1, participants=1, window=128, capacity=32, far=8)))
+    state = with_handle(with_queues(new_state(symbols=1, participants=1, window=128, capacity=32, far=8)))
     nothing = np.zeros(0, SPECIAL)
     indicative(state, 0)
     list_specials(state, nothing)

@@ -20,7 +20,7 @@ from serl.cluster import LOCAL, ClusterError, ray_at, ray_result, repeated
 ADVICE = "continue with --resume"
 
 
-class Order(NamedTuple):
+class RolloutRequest(NamedTuple):
     """A rollout to collect: number of steps of each environment, and the weights to use (see `ActorCritic.vector`)."""
 
     vector: NDArray[np.float32]
@@ -44,7 +44,7 @@ class Worker:
         self._random = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, 1])))
         self._collector.reset(seed)
 
-    def collect(self, order: Order) -> tuple[Batch, Any]:
+    def collect(self, order: RolloutRequest) -> tuple[Batch, Any]:
         """Collects a rollout; returns (steps (T, N, ..), returns of the episodes that ended)."""
         with torch.no_grad():
             self._network.vector.copy_(torch.from_numpy(order.vector.copy()))
@@ -59,7 +59,7 @@ class Part(Protocol):
         """See Worker."""
         ...
 
-    def begin(self, order: Order) -> None:
+    def begin(self, order: RolloutRequest) -> None:
         """Starts to collect a rollout."""
         ...
 
@@ -78,7 +78,7 @@ class LocalPart:
         """See Part."""
         self._worker.reset(seed)
 
-    def begin(self, order: Order) -> None:
+    def begin(self, order: RolloutRequest) -> None:
         """See Part."""
         self._order = order
 
@@ -92,7 +92,7 @@ class RayPart:
 
     def __init__(self, make: Callable[[], Worker], on: str) -> None:
         self._make, self._ray = make, ray_at(on)
-        self._seed, self._orders = 0, list[Order]()
+        self._seed, self._orders = 0, list[RolloutRequest]()
         self._start(num_cpus=1)
 
     def _start(self, num_cpus: int) -> None:
@@ -104,7 +104,7 @@ class RayPart:
         self._seed, self._orders = seed, []
         self._actor.reset.remote(seed)
 
-    def begin(self, order: Order) -> None:
+    def begin(self, order: RolloutRequest) -> None:
         """See Part."""
         self._orders.append(order)
         self._result = self._actor.collect.remote(order)
@@ -134,11 +134,11 @@ class _Actor:
     def reset(self, seed: int) -> None:
         self._worker.reset(seed)
 
-    def collect(self, order: Order) -> tuple[Batch, Any]:
+    def collect(self, order: RolloutRequest) -> tuple[Batch, Any]:
         return self._worker.collect(order)
 
 
-class PartedCollector:
+class ParallelCollector:
     """A Collector for an environment in parts, which joins their rollouts in order."""
 
     def __init__(self, parts: Sequence[Part], network: ActorCritic, num_envs: int) -> None:
@@ -153,7 +153,7 @@ class PartedCollector:
 
     def begin(self, steps: int, gamma: float, gae_lambda: float) -> None:
         """Starts to collect a rollout in all parts."""
-        order = Order(self._network.vector.detach().numpy().copy(), steps, gamma, gae_lambda)
+        order = RolloutRequest(self._network.vector.detach().numpy().copy(), steps, gamma, gae_lambda)
         for part in self._parts:
             part.begin(order)
         self._is_begun = True

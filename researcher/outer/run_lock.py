@@ -9,7 +9,7 @@ from serl.researcher.outer.errors import RunError
 LOCK = "run.lock"
 
 
-def hold(folder: Path) -> BinaryIO:
+def lock_run(folder: Path) -> BinaryIO:
     """Lock a run's folder, which is created if needed, until the returned file is closed or the process ends. RunError while another process holds
     the lock."""
     try:

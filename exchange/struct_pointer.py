@@ -33,7 +33,7 @@ OWN_WORDS = 2
 WORD = ir.IntType(64)
 
 
-def bound(arrays: Arrays, own: ArrayLike = (0, 0)) -> Arrays:
+def with_handle(arrays: Arrays, own: ArrayLike = (0, 0)) -> Arrays:
     """The tuple with a handle to its current arrays and the owner's words. Call it again whenever an array is replaced."""
     *fields, handle = arrays._fields  # pyrefly: ignore[missing-attribute]
     assert handle == "handle"
@@ -48,7 +48,7 @@ def bound(arrays: Arrays, own: ArrayLike = (0, 0)) -> Arrays:
     return arrays._replace(handle=words)  # pyrefly: ignore[missing-attribute]
 
 
-class Pointed(types.Type):
+class StructPointer(types.Type):
     """The numba type of a NamedTuple of arrays."""
 
     def __init__(self, name: str, names: tuple[str, ...], kinds: tuple[Any, ...]) -> None:
@@ -61,10 +61,10 @@ class Pointed(types.Type):
         return self.name, self.names, self.kinds
 
 
-register_model(Pointed)(models.OpaqueModel)
+register_model(StructPointer)(models.OpaqueModel)
 
 
-def pointed(cls: type[Arrays] | None = None, /, **records: np.dtype[np.void]) -> Any:
+def passed_by_pointer(cls: type[Arrays] | None = None, /, **records: np.dtype[np.void]) -> Any:
     """Decorates a NamedTuple of arrays, the last one `handle`: compiled code sees it through a pointer.
 
     `records`: fields whose last axis is one record. Compiled code sees them as an array of those records, or as the record itself if that axis
@@ -78,7 +78,7 @@ def pointed(cls: type[Arrays] | None = None, /, **records: np.dtype[np.void]) ->
             for name, dtype in records.items():
                 record, axes = from_dtype(dtype), kinds[name].ndim - 1
                 kinds[name] = types.Array(record, axes, "C") if axes else record
-            return Pointed(cls.__name__, value._fields, tuple(kinds.values()))
+            return StructPointer(cls.__name__, value._fields, tuple(kinds.values()))
 
         return cls
 
@@ -87,13 +87,13 @@ def pointed(cls: type[Arrays] | None = None, /, **records: np.dtype[np.void]) ->
 
 @infer_getattr
 class _Fields(AttributeTemplate):
-    key = Pointed
+    key = StructPointer
 
     def generic_resolve(self, kind: Any, name: str) -> Any:
         return kind.kinds[kind.names.index(name)] if name in kind.names else None
 
 
-@unbox(Pointed)
+@unbox(StructPointer)
 def _unbox(kind: Any, value: Any, context: Any) -> Any:
     """The address of the handle, which Python's tuple keeps alive."""
     handle = context.pyapi.tuple_getitem(value, len(kind.names) - 1)
@@ -103,7 +103,7 @@ def _unbox(kind: Any, value: Any, context: Any) -> Any:
     return NativeValue(address, is_error=words.is_error, cleanup=words.cleanup)
 
 
-@lower_getattr_generic(Pointed)
+@lower_getattr_generic(StructPointer)
 def _field(context: Any, builder: Any, kind: Any, value: Any, name: str) -> Any:
     place = kind.names.index(name)
     array = kind.kinds[place]
@@ -123,7 +123,7 @@ def _field(context: Any, builder: Any, kind: Any, value: Any, name: str) -> Any:
     return array_at(context, builder, array, word(at), [word(at + 1 + axis) for axis in range(array.ndim)])
 
 
-def pointed_at(kind: Callable[[], Any]) -> Any:
+def struct_at(kind: Callable[[], Any]) -> Any:
     """A compiled function that returns the tuple whose handle is at an address. kind: creates the numba type of the tuple."""
 
     @intrinsic

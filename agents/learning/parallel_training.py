@@ -10,14 +10,14 @@ from serl.agents.execution.environment.observation import Scales
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.networks import ActorCritic
-from serl.agents.learning.parts import PartedCollector, Worker, check_cpus, make_parts
+from serl.agents.learning.parallel_rollouts import ParallelCollector, Worker, check_cpus, make_parts
 from serl.agents.learning.ppo import PPO
 from serl.agents.learning.training import TrainingConfig, markets
 from serl.cluster import LOCAL
 from serl.exchange.errors import ConfigError
 
 
-def parted_learner(config: TrainingConfig, envs: Sequence[VectorEnv], on: str = LOCAL) -> PPO | None:
+def parallel_learner(config: TrainingConfig, envs: Sequence[VectorEnv], on: str = LOCAL) -> PPO | None:
     """The learner, or None if the settings have only one part. envs: environments of the settings, whose observations and units the parts share.
 
     Raises ConfigError for settings that cannot be cut into parts, and ClusterError for a cluster with too few CPUs.
@@ -37,12 +37,12 @@ def parted_learner(config: TrainingConfig, envs: Sequence[VectorEnv], on: str = 
     space, box = envs[0].single_observation_space, envs[0].single_action_space
     network = partial(ActorCritic, config.network, space.shape[0], box.low, box.high, config.ppo.seed)
 
-    def parted(number: int, learnt: ActorCritic) -> PartedCollector:
+    def make_collector(number: int, learnt: ActorCritic) -> ParallelCollector:
         build = partial(_build, of_parts[number], scales[number])
         make = partial(Worker, build, network, config.ppo.reward_scale, config.ppo.threads)
-        return PartedCollector(make_parts([make] * parts, on), learnt, envs[number].num_envs)
+        return ParallelCollector(make_parts([make] * parts, on), learnt, envs[number].num_envs)
 
-    return PPO(envs, config.ppo, config.network, parted)
+    return PPO(envs, config.ppo, config.network, make_collector)
 
 
 def _part_of(market: MarketConfig, parts: int) -> MarketConfig:

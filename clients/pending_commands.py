@@ -9,7 +9,7 @@ from serl.exchange.reasons import rejected
 from serl.exchange.records import Reason
 
 
-class Awaited:
+class PendingCommands:
     """Notes which of these commands were rejected or refused, and why: the answer may arrive while another call is receiving."""
 
     def __init__(self, session: Session) -> None:

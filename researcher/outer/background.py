@@ -12,7 +12,7 @@ ABANDON_WAIT_S = 0.2
 
 
 @contextmanager
-def beside(work: Callable[[], object], abandon: Callable[[], None]) -> Iterator[None]:
+def in_background(work: Callable[[], object], abandon: Callable[[], None]) -> Iterator[None]:
     """Run `work` in a thread while the block runs, wait for both, and raise what `work` raised. If the block is left early, `abandon`, which kills
     the current job of `work`, is called until `work` has ended."""
     errors: list[BaseException] = []
@@ -39,7 +39,7 @@ def beside(work: Callable[[], object], abandon: Callable[[], None]) -> Iterator[
         raise errors[0]
 
 
-class ProposedAhead:
+class BackgroundProposals:
     """Proposes iterations in a thread. Each proposal is stored at once, so a killed run keeps it."""
 
     def __init__(self, propose: Callable[[int], None], iterations: Iterable[int]) -> None:

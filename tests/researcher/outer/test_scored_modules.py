@@ -21,7 +21,7 @@ from serl.researcher.outer.config import LowLevel
 from serl.researcher.outer.database import Database
 from serl.researcher.outer.low_level import LowLevelTuning
 from serl.researcher.outer.records import Attempt, Draft, Prompt, Proposal
-from serl.researcher.outer.scored import recorded_modules
+from serl.researcher.outer.scored_modules import recorded_modules
 from serl.researcher.tuning.base import Base
 from tests.researcher.outer.small import REWARD, config_of
 from tests.researcher.tuning.small import small_base

@@ -12,7 +12,7 @@ from serl.agents.learning.rule_policy import rule_from_json, rule_names
 from serl.agents.learning.team import Messages
 from serl.researcher.candidates import Budget, Candidate
 from serl.researcher.inner import job
-from serl.researcher.inner.designed import layout_of
+from serl.researcher.inner.candidate_settings import layout_of
 from serl.researcher.inner.errors import UnusableError
 from serl.researcher.inner.settings import Settings
 from serl.researcher.modules.contracts import MESSAGE_MAX, Kind

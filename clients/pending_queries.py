@@ -8,7 +8,7 @@ import msgpack
 
 from serl.exchange.wire import Kind, with_token
 
-TOGETHER_MAX = 32
+IN_FLIGHT_MAX = 32
 """Maximum number of queries in flight: an exchange drops replies to a client with too many unread ones (`replies_unread_max`)."""
 
 
@@ -18,7 +18,7 @@ def query_message(number: int, query: Sequence[Any], token: str) -> bytes:
     return bytes(msgpack.packb([kind, number, *(with_token(values, token) if kind < Kind.ACCOUNT else values)]))
 
 
-class Asked:
+class PendingQueries:
     """Numbers queries and keeps the replies that calls wait for: a reply may arrive while another call is receiving."""
 
     def __init__(self) -> None:

@@ -14,17 +14,17 @@ import numpy as np
 import pytest
 import yaml
 
-from serl.agents.traders.beside import TradersBeside, match_symbols, own_endpoint
 from serl.agents.traders.errors import FlowFileError, PopulationError
 from serl.agents.traders.population import PopulationConfig, load_population
+from serl.agents.traders.population_processes import PopulationProcesses, match_symbols, own_endpoint
 from serl.agents.traders.simulate import Simulation, replay_events, tape_hash
 from serl.agents.traders.symbols import SymbolConfig
 from serl.clients.blocking import connect
-from serl.exchange.beside import TradersOptions
 from serl.exchange.config import ExchangeConfig, load_config
 from serl.exchange.journal.segment import read_rows
 from serl.exchange.keys import new_keys
 from serl.exchange.records import EVENT, EventKind, Phase
+from serl.exchange.trader_processes import TraderOptions
 from tests.server_fixture import free_endpoint
 
 SMALL = load_population("small")
@@ -209,7 +209,7 @@ def settings_of(defaults: dict[str, Any] | None = None, **values: Any) -> Exchan
 
 
 def test_the_populations_settings_hold_where_nothing_else_is_said() -> None:
-    traders = TradersBeside(TradersOptions("small", 2, 1, None))
+    traders = PopulationProcesses(TraderOptions("small", 2, 1, None))
     settings = settings_of(traders.defaults, clock={"kind": "lockstep"})
     assert [(symbol.name, symbol.tick_size) for symbol in settings.symbols] == [("DEMO", "0.01")]
     assert (settings.clock.start, settings.clock.participants) == ("09:30", 2)
@@ -241,7 +241,7 @@ def test_symbols_are_matched_by_name_else_in_order() -> None:
     ],
 )
 def test_traders_that_could_not_log_in_are_refused(login: dict[str, Any], words: str) -> None:
-    traders = TradersBeside(TradersOptions("small", 1, 1, None))
+    traders = PopulationProcesses(TraderOptions("small", 1, 1, None))
     with pytest.raises(PopulationError) as error:
         traders.start(settings_of(traders.defaults, login=login))
     assert words in str(error.value)
@@ -250,7 +250,7 @@ def test_traders_that_could_not_log_in_are_refused(login: dict[str, Any], words:
 def test_with_keys_the_traders_use_those_of_the_exchange(tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     new_keys(keys)
-    traders = TradersBeside(TradersOptions("small", 1, 1, None))
+    traders = PopulationProcesses(TraderOptions("small", 1, 1, None))
     own = {"token": "a", "client_key": (keys / "client.public").read_text().strip()}
     login = {"curve_keys": str(keys), "participants": {"traders-small-0": own}}
     assert traders._tokens(settings_of(traders.defaults, login=login)) == ("a",)
@@ -261,7 +261,7 @@ def test_with_keys_the_traders_use_those_of_the_exchange(tmp_path: Path) -> None
 
 def test_a_flow_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    traders = TradersBeside(TradersOptions("small", 1, 1, tmp_path / "file" / "flow"))
+    traders = PopulationProcesses(TraderOptions("small", 1, 1, tmp_path / "file" / "flow"))
     with pytest.raises(FlowFileError, match="expected a writable folder"):
         traders.start(settings_of(traders.defaults))
 

@@ -18,7 +18,7 @@ from serl.exchange.errors import ConfigError
 from serl.researcher.candidates import Budget, Candidate, Module
 from serl.researcher.inner import evaluate as inner
 from serl.researcher.inner import job, rules, training
-from serl.researcher.inner.designed import designed
+from serl.researcher.inner.candidate_settings import designed
 from serl.researcher.inner.score import score
 from serl.researcher.inner.settings import LEARNING, Settings
 from serl.researcher.modules.contracts import Form, Kind

@@ -12,10 +12,10 @@ from serl.agents.traders.forecasters import load_with_forecaster
 from serl.agents.traders.host_processes import HostProcesses, HostSettings
 from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.symbols import SymbolConfig
-from serl.exchange.beside import TradersOptions
 from serl.exchange.config import ExchangeConfig, MarketRules, endpoint_port
 from serl.exchange.keys import read_keys
 from serl.exchange.login import Permission
+from serl.exchange.trader_processes import TraderOptions
 
 PERMISSIONS: tuple[Permission, ...] = ("trade", "data")
 """Permissions that a host needs if participants are configured."""
@@ -23,10 +23,10 @@ ANY_ADDRESS = "*", "0.0.0.0", "[::]"
 """Hosts in endpoints that listen on all addresses; a client cannot connect to these."""
 
 
-class TradersBeside:
-    """See `serl.exchange.beside.Traders`."""
+class PopulationProcesses:
+    """See `serl.exchange.trader_processes.TraderProcesses`."""
 
-    def __init__(self, options: TradersOptions) -> None:
+    def __init__(self, options: TraderOptions) -> None:
         """Reads the population. Raises PopulationError if there is none, or if it has fewer traders than hosts."""
         self._options = options
         self._population = load_with_forecaster(options.population, options.forecaster)
@@ -43,7 +43,7 @@ class TradersBeside:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """See Traders. The exchange has the population's symbols and rules, its day starts at the population's open, and lockstep waits for the hosts."""
+        """See TraderProcesses. The exchange has the population's symbols and rules, its day starts at the population's open, and lockstep waits for the hosts."""
         population = self._population
         return {
             "symbols": population.symbol_settings,
@@ -51,7 +51,7 @@ class TradersBeside:
         }
 
     def start(self, settings: ExchangeConfig) -> None:
-        """See Traders."""
+        """See TraderProcesses."""
         self._check_participants(settings)
         population = match_symbols(self._population, settings)
         tokens, curve = self._tokens(settings), settings.login.curve_keys
@@ -92,12 +92,12 @@ class TradersBeside:
         return tuple(tokens)
 
     def wait_until_compiled(self) -> None:
-        """See Traders."""
+        """See TraderProcesses."""
         assert self._processes is not None
         self._processes.wait_until_compiled()
 
     def join(self) -> str:
-        """See Traders."""
+        """See TraderProcesses."""
         assert self._processes is not None
         self._processes.let_log_in()
         self._watch.start()
@@ -131,13 +131,13 @@ class TradersBeside:
             click.echo(f"the day of {name} has ended ({processes.status}); the exchange continues until Ctrl-C")
 
     def stop(self) -> None:
-        """See Traders."""
+        """See TraderProcesses."""
         self._stopping.set()
         if self._processes is not None:
             self._processes.stop()
 
     def raise_failure(self) -> None:
-        """See Traders. Raises SimulationError."""
+        """See TraderProcesses. Raises SimulationError."""
         if self._processes is not None and (failed := self._processes.failed):
             raise SimulationError(
                 f"expected the {self._options.hosts} hosts of {self._population.name} to trade until the end, got an error in host "

@@ -15,7 +15,7 @@ from serl.agents.learning.environments import Scenario
 from serl.agents.learning.errors import NotExportableError
 from serl.agents.learning.graphs import Graph
 from serl.researcher.candidates import Budget, Candidate, Module
-from serl.researcher.inner import claimed, job, training
+from serl.researcher.inner import claim_checks, job, training
 from serl.researcher.inner.contender import Contender
 from serl.researcher.inner.errors import UnusableError
 from serl.researcher.inner.evaluate import ignore_stage
@@ -45,7 +45,7 @@ def policy(settings: Settings, folder: Path, claims: Any) -> Any:
 def test_an_honest_job_makes_a_policy(settings: Settings, honest: tuple[Path, dict[str, Any]]) -> None:
     folder, claims = honest
     assert policy(settings, folder, claims).metadata["steps"] == claims["steps"] >= BUDGET.static_steps
-    assert claimed.facts(claims)["curve"] == claims["curve"]
+    assert claim_checks.facts(claims)["curve"] == claims["curve"]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_units_that_are_no_numbers_are_refused(
 )
 def test_curves_and_times_that_are_none_are_refused(honest: tuple[Path, dict[str, Any]], facts: dict[str, Any]) -> None:
     with pytest.raises(UnusableError):
-        claimed.facts(honest[1] | facts)
+        claim_checks.facts(honest[1] | facts)
 
 
 def changed_graph(claims: dict[str, Any], change: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ ANSWERS_MIN = 8
 """Messages per connection that are answered even if no time is left: enough for a login and some refused messages."""
 FLOOD_MESSAGES = 256
 """Messages that a connection may send after it was told that it is not logged in: many commands are on their way when a session ends. After more it
-is closed. Otherwise a flood of large messages would occupy the processor for as long as the strangers' share allows at once, 20 ms of each 200."""
+is closed. Otherwise a flood of large messages would occupy the processor for as long as the share of unauthenticated connections allows at once, 20 ms of each 200."""
 DROP_S, DROP_BYTE_S = 2e-6, 3e-10
 """Time to receive and drop a message, and each of its bytes, in libzmq's thread and in the loop."""
 FLOOD_WAIT_S, ADMISSION_S = 1.0, 0.05
@@ -27,7 +27,7 @@ GRACE_S = 0.1
 """Time in which a connection that is being closed may still read the reason."""
 
 
-class Strangers:
+class UnauthenticatedConnections:
     """Connections that are not logged in. They are anonymous, so all of them share one budget, which also pays for admitting new ones (zap.py).
 
     While the budget has no time left, the first ANSWERS_MIN messages of each connection are still answered, because it had to wait for its

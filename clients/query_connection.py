@@ -10,7 +10,7 @@ from serl.exchange.request import Request, request_socket
 from serl.exchange.wire import Kind
 
 
-class Questions:
+class QueryConnection:
     """Queries an exchange, one query at a time, from any thread."""
 
     def __init__(self, endpoint: str, curve: Path | None = None, token: str = "") -> None:

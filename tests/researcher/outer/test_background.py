@@ -1,4 +1,4 @@
-"""Work beside the first proposals."""
+"""Work in_background the first proposals."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ import pytest
 
 from serl.researcher.candidates import Candidate, Result
 from serl.researcher.outer import run
-from serl.researcher.outer.ahead import beside
+from serl.researcher.outer.background import in_background
 from serl.researcher.outer.loop import OuterLoop
 from serl.researcher.sandbox.errors import AbandonedError
 from tests.researcher.outer.small import Arithmetic, config_of
@@ -24,7 +24,7 @@ def test_it_ends_with_the_block() -> None:
         may_end.wait(5)
         done.append("work")
 
-    with beside(work, lambda: None):
+    with in_background(work, lambda: None):
         assert begun.wait(5)
         done.append("block")
         may_end.set()
@@ -33,7 +33,7 @@ def test_it_ends_with_the_block() -> None:
 
 def test_its_error_is_raised_after_the_block() -> None:
     done = list[str]()
-    with pytest.raises(ValueError, match="wrong"), beside(lambda: int("wrong"), lambda: None):
+    with pytest.raises(ValueError, match="wrong"), in_background(lambda: int("wrong"), lambda: None):
         done.append("block")
     assert done == ["block"]
 
@@ -51,7 +51,7 @@ def test_it_is_abandoned_until_it_ends() -> None:
         for _ in range(3):
             killed.acquire(timeout=5)
 
-    with pytest.raises(KeyboardInterrupt), beside(work, abandon):
+    with pytest.raises(KeyboardInterrupt), in_background(work, abandon):
         raise KeyboardInterrupt
     assert len(calls) >= 3 and not workers[0].is_alive()
 
@@ -63,7 +63,7 @@ def test_its_error_is_told_where_it_has_ended_a_job_of_the_block() -> None:
         failed.set()
         raise ValueError("the incumbent is wrong")
 
-    with pytest.raises(ValueError, match="the incumbent is wrong"), beside(work, lambda: None):
+    with pytest.raises(ValueError, match="the incumbent is wrong"), in_background(work, lambda: None):
         assert failed.wait(5)
         raise AbandonedError("the job in the sandbox was abandoned")
 
@@ -96,4 +96,4 @@ def test_only_the_first_proposals_have_something_beside_them(tmp_path: Path) -> 
     with pytest.raises(Interrupted):
         research(interrupt, resume=False)
     research(arithmetic, resume=True)
-    assert surrounded == [0, config.candidates + 1], "the incumbent is stored beside the proposals"
+    assert surrounded == [0, config.candidates + 1], "the incumbent is stored in_background the proposals"

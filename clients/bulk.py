@@ -16,7 +16,7 @@ FIELDS: dict[int, tuple[str, ...]] = {
 """Fields of the messages of these commands, in the order of docs/protocol.md."""
 
 
-def together(messages: Sequence[bytes]) -> bytes:
+def bulk_message(messages: Sequence[bytes]) -> bytes:
     """Joins several messages, a NEW or REPLACE and its terms, into one. If they were sent one by one, a rate limit could refuse some of them: the
     next order would get the terms of a refused one, or an order would lack a term."""
     rows = []
