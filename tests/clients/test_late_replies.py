@@ -66,7 +66,7 @@ def replies_to(exchange: StandIn, count: int) -> list[int]:
 def test_queries_are_sent_together_and_no_more_than_an_exchange_keeps_replies(
     exchange: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_core, "TOGETHER_MAX", 3)
+    monkeypatch.setattr(client_core, "IN_FLIGHT_MAX", 3)
     with logged_in(exchange) as core:
         steps = core.ask_all([(Kind.L2, symbol, 1) for symbol in range(5)])
         next(steps)
