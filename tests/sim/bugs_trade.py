@@ -24,7 +24,7 @@ from tests.sim.planting import bug, replaced
 
 
 def _executed_again(real: Any) -> Any:
-    def raise_error(self: Any, slot: int, rows: Any) -> None:
+    def raise_error(self: Any, slot: int, rows: Any, **options: Any) -> None:
         command_id, known = int(rows[0]["command_id"]), self._last_sent_id(slot)
         journaled = self._core.journal.commands.rows
         own = journaled[
@@ -34,7 +34,7 @@ def _executed_again(real: Any) -> Any:
             again = own[:1].copy()
             again["command_id"], again["time_ns"] = known + 1, self._clock.now_ns()
             self._core.submit(again)
-        real(self, slot, rows)
+        real(self, slot, rows, **options)
 
     return raise_error
 
