@@ -98,7 +98,8 @@ class Control:
                 self._unauthenticated.mute(route, self._peer())
 
     def _may_be_answered(self, route: int, slot: int) -> bool:
-        """Charges a message to its sender: a participant, however often it connects, or an unauthenticated connection. Returns whether it may be answered."""
+        """Charges a message to its sender: a participant, however often it connects, or an unauthenticated connection. Returns whether it may be
+        answered."""
         if slot < 0:
             self._sessions.refusals.heard.add(self._peer().descriptor)
             return self._unauthenticated.may_be_answered(route) and self._charges.take(route)

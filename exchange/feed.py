@@ -107,7 +107,8 @@ class Feed:
 
     def read_subscriptions(self, sequence: int, time_ns: int, turn_s: float) -> float:
         """Reads new subscriptions; every event up to `sequence` must have been published. A topic that had no subscribers restarts its chain of
-        sequences; one with a new subscriber is soon repeated. Reads none after `turn_s`. Returns the time to charge to unauthenticated connections."""
+        sequences; one with a new subscriber is soon repeated. Reads none after `turn_s`. Returns the time to charge to unauthenticated
+        connections."""
         if self._subscriptions.read(turn_s):
             self._restart_chains(sequence, time_ns)
         if self._subscriptions.new:

@@ -23,7 +23,8 @@ CLOSED_REMEMBERED = 1024
 DROP_TURN_S = 0.0003
 """Seconds into a turn of the loop after which no further message of a closed connection is dropped."""
 DROP_SHARE = 0.25
-"""The part of that time charged to the feed's share. The rest is charged to unauthenticated connections: new connections wait for it, and with them the next flood."""
+"""The part of that time charged to the feed's share. The rest is charged to unauthenticated connections: new connections wait for it, and with
+them the next flood."""
 
 _FIRST_BYTES = b"\x00", b"\x01"
 """The first byte of a message that unsubscribes, and of one that subscribes."""

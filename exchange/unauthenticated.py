@@ -17,7 +17,8 @@ ANSWERS_MIN = 8
 """Messages per connection that are answered even if no time is left: enough for a login and some refused messages."""
 FLOOD_MESSAGES = 256
 """Messages that a connection may send after it was told that it is not logged in: many commands are on their way when a session ends. After more it
-is closed. Otherwise a flood of large messages would occupy the processor for as long as the share of unauthenticated connections allows at once, 20 ms of each 200."""
+is closed. Otherwise a flood of large messages would occupy the processor for as long as the share of unauthenticated connections allows
+at once, 20 ms of each 200."""
 DROP_S, DROP_BYTE_S = 2e-6, 3e-10
 """Time to receive and drop a message, and each of its bytes, in libzmq's thread and in the loop."""
 FLOOD_WAIT_S, ADMISSION_S = 1.0, 0.05

@@ -61,8 +61,8 @@ def _execute_all(
 
 
 def execute_answering(commands: Rows, is_own: Any, day: AnsweringDay) -> tuple[Any, Any, int]:
-    """Executes a live participant's commands (`is_own`) among the first commands of the day. Returns (touch [command, side], lots executed [command], lots
-    that the live participant traded). Its orders must not rest."""
+    """Executes a live participant's commands (`is_own`) among the first commands of the day. Returns (touch [command, side], lots executed
+    [command], lots that the live participant traded). Its orders must not rest."""
     history = commands[~is_own].copy()
     market = Market(limits=limits_for([history]))
     market.grant_operator(HISTORY)

@@ -29,7 +29,7 @@ def builtin_populations() -> list[str]:
 
 
 class BuiltinFile(click.types.StringParamType):
-    """An option for a shipped name or a YAML file. The shell completes both; `read_yaml` reports the error for anything else."""
+    """An option for a built-in name or a YAML file. The shell completes both; `read_yaml` reports the error for anything else."""
 
     def __init__(self, name: str, folder: str) -> None:
         self.name, self.folder = name, folder
@@ -68,15 +68,15 @@ def read_yaml(
 
     from serl.exchange.yaml_text import parse_yaml
 
-    path, shipped = near / source, files("serl.configs").joinpath(folder, f"{source}.yaml")
-    if not path.exists() or (path.is_dir() and shipped.is_file()):
-        if not shipped.is_file():
+    path, builtin = near / source, files("serl.configs").joinpath(folder, f"{source}.yaml")
+    if not path.exists() or (path.is_dir() and builtin.is_file()):
+        if not builtin.is_file():
             names = builtin_names(folder)
             raise error(
                 f"{source}: expected a YAML file or one of {', '.join(names)}, got neither; "
                 f"{did_you_mean(str(source), names, 'check the path')}"
             )
-        text = shipped.read_bytes()
+        text = builtin.read_bytes()
     else:
         try:
             text = path.read_bytes()

@@ -43,7 +43,8 @@ class PopulationProcesses:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """See TraderProcesses. The exchange has the population's symbols and rules, its day starts at the population's open, and lockstep waits for the hosts."""
+        """See TraderProcesses. The exchange has the population's symbols and rules, its day starts at the population's open, and lockstep
+        waits for the hosts."""
         population = self._population
         return {
             "symbols": population.symbol_settings,

@@ -7,13 +7,15 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from serl.clients import asynchronous
 from serl.clients.asynchronous import AsyncExchange
-from serl.clients.blocking import connect
+from serl.clients.blocking import Exchange, connect
 from serl.clients.errors import ExchangeUnreachable, SessionEnded
 from serl.clients.session import Grant
 from serl.exchange.wire import Kind
@@ -106,6 +108,21 @@ def test_a_restart_ends_a_turn(tmp_path: Path) -> None:
     assert "restarted during a turn" in str(error)
 
 
+@contextmanager
+def ends_with_a_dead_exchange(exchange: Served, *words: str) -> Iterator[Exchange]:
+    """Runs a command beside a client, which the block uses. Then the exchange is killed, and the command has to end with an error."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "serl", *words, "--connect", exchange.endpoint],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    with connect(exchange.endpoint, "looker") as looker:
+        yield looker
+        exchange.kill()
+        looker.session.live = False
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode != 0 and "expected a heartbeat from" in output and "Traceback" not in output
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     "words", [("agents", "start", "--population", "small"), ("run", "examples/strategy.py", "--window", "09:31-12:00")]
@@ -116,38 +133,26 @@ def test_hosts_and_strategies_end_with_a_dead_exchange(words: tuple[str, ...], c
     config = (
         {**lockstep(2), "clock": {"participants": 2, "start": "09:30"}} if is_lockstep else {"intervals": INTERVALS}
     )
-    with start_exchange(symbols="DEMO", clock=clock, config=config, folder=tmp_path) as exchange:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "serl", *words, "--connect", exchange.endpoint],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
-        with connect(exchange.endpoint, "looker") as looker:
-            if is_lockstep:
-                looker.turn(OPEN_NS + 90 * SECOND_NS)  # the other one waits for us afterwards
-            else:
-                while looker.ask(Kind.STATISTICS)[5]["sessions"] < 2:
-                    looker.wait(0.1)
-                looker.wait(1.0)
-            exchange.kill()
-            looker.session.live = False
-        output, _ = process.communicate(timeout=60)
-    assert process.returncode != 0 and "expected a heartbeat from" in output and "Traceback" not in output
+    with (
+        start_exchange(symbols="DEMO", clock=clock, config=config, folder=tmp_path) as exchange,
+        ends_with_a_dead_exchange(exchange, *words) as looker,
+    ):
+        if is_lockstep:
+            looker.turn(OPEN_NS + 90 * SECOND_NS)  # the other one waits for us afterwards
+        else:
+            while looker.ask(Kind.STATISTICS)[5]["sessions"] < 2:
+                looker.wait(0.1)
+            looker.wait(1.0)
 
 
 @pytest.mark.long
 def test_a_replay_ends_with_a_dead_exchange(tmp_path: Path) -> None:
     write_day(generate_day(1, end_ns=OPEN_NS + 600 * SECOND_NS), tmp_path / "generated.day")
-    with start_exchange(symbols="DEMO", clock="lockstep", config=lockstep(2), folder=tmp_path) as exchange:
-        words = ["replay", str(tmp_path / "generated.day"), "--connect", exchange.endpoint]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "serl", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        with connect(exchange.endpoint, "looker") as looker:
-            looker.turn(OPEN_NS + 60 * SECOND_NS)
-            exchange.kill()
-            looker.session.live = False
-        output, _ = process.communicate(timeout=60)
-    assert process.returncode != 0 and "expected a heartbeat from" in output and "Traceback" not in output
+    with (
+        start_exchange(symbols="DEMO", clock="lockstep", config=lockstep(2), folder=tmp_path) as exchange,
+        ends_with_a_dead_exchange(exchange, "replay", str(tmp_path / "generated.day")) as looker,
+    ):
+        looker.turn(OPEN_NS + 60 * SECOND_NS)
 
 
 @pytest.mark.long
