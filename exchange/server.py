@@ -334,7 +334,8 @@ class Exchange:
             self._shares.note_order()
         if drop_cost_s := self._unauthenticated.drop_cost_s():
             self._shares["unauthenticated"].spend(drop_cost_s)
-            self._shares["unauthenticated"].hold(self._unauthenticated.close_floods())
+            self._unauthenticated.close_floods()
+        self._shares["unauthenticated"].hold(self._unauthenticated.flood_wait_s())
         self._messages_received, self._commands_accepted = received, accepted
         return busy
 

@@ -23,7 +23,8 @@ DROP_S, DROP_BYTE_S = 2e-6, 3e-10
 """Time to receive and drop a message, and each of its bytes, in libzmq's thread and in the loop."""
 FLOOD_WAIT_S, ADMISSION_S = 1.0, 0.05
 """After such a flood nobody is admitted for this time, because its sender is likely to reconnect at once and send as much again: however little each
-of these bursts costs, ten a second delay more than one order in a hundred. Then all who wait are admitted, before another flood may count."""
+of these bursts costs, ten a second delay more than one order in a hundred. Then all who wait are admitted for ADMISSION_S, and a flood in this time
+counts at its end."""
 GRACE_S = 0.1
 """Time in which a connection that is being closed may still read the reason."""
 
@@ -51,6 +52,7 @@ class UnauthenticatedConnections:
         self._dropped = self._dropped_bytes = 0
         self._closing: deque[tuple[float, socket.socket]] = deque()
         self._admitting_from_s = 0.0
+        self._was_flooded = False  # since connections are admitted again
 
     def may_be_answered(self, route: int) -> bool:
         """Whether there is time for a message of a connection."""
@@ -90,19 +92,22 @@ class UnauthenticatedConnections:
         self._dropped, self._dropped_bytes = dropped, dropped_bytes
         return cost_s
 
-    def close_floods(self) -> float:
-        """Closes connections that keep sending although they were told that they are not logged in. Returns the seconds for which no other connection
-        should be admitted. The waiting times for floods on many connections, one after the other, do not add up."""
-        found = False
+    def close_floods(self) -> None:
+        """Closes connections that keep sending although they were told that they are not logged in."""
         for place in (self._gateway.muted_messages >= FLOOD_MESSAGES).nonzero()[0].tolist():
             self._gateway.muted_messages[place] = 0
             route = int(self._gateway.muted_route[place])
             if route >= 0:  # otherwise it has logged in
                 text = f"more than {FLOOD_MESSAGES} messages on a connection that is not logged in; send HELLO first"
                 self.close(route, self._muted[place], pack(Kind.GOODBYE, "rate", text), grace_s=0.0)
-                found = True
-        if not found or time.monotonic() < self._admitting_from_s + ADMISSION_S:
+                self._was_flooded |= time.monotonic() >= self._admitting_from_s
+
+    def flood_wait_s(self) -> float:
+        """The seconds for which no other connection should be admitted, from now on, because of a flood; 0 without one, and until ADMISSION_S is over.
+        The waiting times for floods on many connections, one after the other, do not add up."""
+        if not self._was_flooded or time.monotonic() < self._admitting_from_s + ADMISSION_S:
             return 0.0
+        self._was_flooded = False
         self._admitting_from_s = time.monotonic() + FLOOD_WAIT_S
         return FLOOD_WAIT_S
 

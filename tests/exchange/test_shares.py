@@ -20,7 +20,13 @@ from serl.exchange.gateway.state import new_gateway
 from serl.exchange.open_sockets import COUNTS_BYTES, OPEN, open_sockets
 from serl.exchange.peer import Peer, Refusals
 from serl.exchange.requests import Requests
-from serl.exchange.unauthenticated import ANSWERS_MIN, UnauthenticatedConnections
+from serl.exchange.unauthenticated import (
+    ADMISSION_S,
+    ANSWERS_MIN,
+    FLOOD_MESSAGES,
+    FLOOD_WAIT_S,
+    UnauthenticatedConnections,
+)
 from serl.exchange.unread_replies import UnreadReplies
 
 PIECE_S, SHARE = 0.001, 0.05
@@ -125,6 +131,30 @@ def test_unauthenticated_connections_get_few_answers_each_while_there_is_no_time
     connections.forget(1)
     is_limited[0] = True
     assert connections.may_be_answered(1), "its participant paid"
+
+
+def test_a_flood_while_connections_are_admitted_counts_when_all_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was forgotten: whoever flooded at once after each admission waited only every other time."""
+    clock, gateway = FakeTime(monkeypatch), new_gateway(LimitsConfig())
+    connections = UnauthenticatedConnections(gateway, None, 1, 4, lambda: True, Refusals())  # pyrefly: ignore[bad-argument-type]
+
+    def flood(route: int) -> None:
+        connections.mute(route, Peer("", "127.0.0.1", str(route), -1))
+        gateway.muted_messages[gateway.muted_route == route] = FLOOD_MESSAGES
+        connections.close_floods()
+
+    flood(1)
+    assert connections.flood_wait_s() == FLOOD_WAIT_S and connections.flood_wait_s() == 0.0
+    clock.now_s += FLOOD_WAIT_S / 2
+    flood(2)  # it was admitted before
+    clock.now_s += FLOOD_WAIT_S / 2 + ADMISSION_S / 2
+    assert connections.flood_wait_s() == 0.0, "all who wait are admitted"
+    flood(3)
+    assert connections.flood_wait_s() == 0.0
+    clock.now_s += ADMISSION_S / 2 + 0.001
+    assert connections.flood_wait_s() == FLOOD_WAIT_S
+    clock.now_s += FLOOD_WAIT_S + ADMISSION_S
+    assert connections.flood_wait_s() == 0.0, "waiting times do not add up"
 
 
 def looks(clock: FakeTime, monkeypatch: pytest.MonkeyPatch, took_s: float, count: int) -> tuple[int, Refusals]:
