@@ -21,7 +21,7 @@ from typing import Any
 
 WORKER = "serl.researcher.inner.worker"
 MODULES = ("serl", "serl.clients.parent_watch", WORKER)
-LEARNING, CHARTS = "serl.researcher.inner.job", "matplotlib.pyplot"
+LEARNING, CHARTS = "serl.researcher.inner.job", "matplotlib.backends.backend_agg"
 COMMANDS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("exchange", "agents", "dashboard", "replay", "record", "drop-copy", "day", "fix", "binance"), ()),
     "execute": (CHARTS,), "train": (LEARNING,), "evaluate": (LEARNING, CHARTS), WORKER: (LEARNING,),

@@ -12,7 +12,7 @@ import numpy as np
 from serl.agents.backtest.result import Result
 from serl.agents.pages.origin import Origin, current_origin
 from serl.agents.pages.page import page, png, table, write_with_picture
-from serl.agents.pages.picture import picture
+from serl.agents.pages.picture import new_figure, picture
 from serl.agents.students_t import mean_interval
 from serl.exchange.config import time_of_day_text
 from serl.exchange.reasons import rejections_text
@@ -142,14 +142,8 @@ def _trades(result: Result) -> str:
 
 def draw(results: Sequence[Result]) -> bytes:
     """A PNG plot: profit over time of every seed, and the positions of the first."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, (top, bottom) = plt.subplots(
-        2, 1, figsize=(9, 5.5), sharex=True, height_ratios=[2, 1], layout="constrained"
-    )
+    figure = new_figure(9, 5.5)
+    top, bottom = figure.subplots(2, sharex=True, height_ratios=[2, 1])
     for one in results:
         top.plot(
             one.times_ns / 3.6e12, [float(value) for value in one.pnl], lw=1.0, alpha=1.0 if len(results) == 1 else 0.4

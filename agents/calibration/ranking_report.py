@@ -11,7 +11,7 @@ from serl.agents.learning.evaluation import Estimate
 from serl.agents.learning.table import estimate_text
 from serl.agents.pages.origin import Origin, current_origin
 from serl.agents.pages.page import page, png, table, write_with_picture
-from serl.agents.pages.picture import picture
+from serl.agents.pages.picture import new_figure, picture
 from serl.agents.realism.distances import CLUSTERS_MIN
 
 HEADS = ("PA in bps", "day", "population", "difference")
@@ -67,10 +67,11 @@ def _json(one: Estimate) -> dict[str, Any]:
 
 def plot(found: Ranking) -> bytes:
     """A plot of PA in the population against PA on the day, with intervals; on the line both are equal."""
-    import matplotlib.pyplot as plt
+    from matplotlib import colormaps
 
-    figure, axes = plt.subplots(figsize=(7, 6), layout="constrained")
-    colours = plt.get_cmap("tab20").colors[::2] + plt.get_cmap("tab20").colors[1::2]
+    figure = new_figure(7, 6)
+    axes, colours = figure.subplots(), colormaps["tab20"].colors
+    colours = colours[::2] + colours[1::2]
     for name, real, simulated, colour in zip(found.names, found.day, found.population, colours, strict=False):
         bars = ([[one.value - one.low], [one.high - one.value]] for one in (real, simulated))
         across, up = bars

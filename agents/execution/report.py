@@ -12,7 +12,7 @@ from serl.agents.execution.executor import Execution
 from serl.agents.execution.order import ParentOrder
 from serl.agents.pages.origin import Origin, current_origin
 from serl.agents.pages.page import page, png, table, write_with_picture
-from serl.agents.pages.picture import picture
+from serl.agents.pages.picture import new_figure, picture
 from serl.exchange.config import time_of_day_text
 
 Fills = list[tuple[int, int, int]]
@@ -71,7 +71,7 @@ def summarise(execution: Execution, benchmark: Benchmark | None) -> dict[str, An
 
 def import_drawing() -> None:
     """Imports the plotting library of `write_report`, which takes a second or more: better before an execution than after it."""
-    from matplotlib import pyplot as plt  # noqa: F401
+    from matplotlib.backends import backend_agg  # noqa: F401
 
 
 def write_report(
@@ -102,15 +102,9 @@ def html(order: ParentOrder, summary: dict[str, Any], tick_size: float, origin: 
 
 def draw(execution: Execution, summary: dict[str, Any], tick_size: float) -> bytes:
     """A PNG plot. Top: mid, market VWAP, child orders and fills. Bottom: executed quantity compared with an even pace."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
     order = execution.order
-    figure, (top, bottom) = plt.subplots(
-        2, 1, figsize=(11, 6.5), sharex=True, height_ratios=[3, 1.2], layout="constrained"
-    )
+    figure = new_figure(11, 6.5)
+    top, bottom = figure.subplots(2, sharex=True, height_ratios=[3, 1.2])
     if execution.mids:
         times, mids = zip(*execution.mids, strict=True)
         top.step(_hours(times), np.array(mids) * tick_size, where="post", color="#44546a", lw=1, label="mid")

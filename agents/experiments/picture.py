@@ -7,7 +7,7 @@ from serl.agents.experiments.experiment import Experiment
 from serl.agents.experiments.measures import PNL, describe
 from serl.agents.experiments.store import Results
 from serl.agents.experiments.summary import Cell, summarise
-from serl.agents.pages.picture import picture
+from serl.agents.pages.picture import new_figure, picture
 
 COLUMNS = 4
 COLOURS = ("#555555", "#c0392b", "#2471a3", "#1e8449", "#8e44ad", "#d68910", "#117a65", "#7b241c")
@@ -16,10 +16,7 @@ COLOURS = ("#555555", "#c0392b", "#2471a3", "#1e8449", "#8e44ad", "#d68910", "#1
 
 def draw(experiment: Experiment, results: Results) -> bytes:
     """A PNG plot: one panel per measure of the market, then one panel for the profit and loss of all groups of traders."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
+    from matplotlib import rc_context
 
     cells = [cell for cell in summarise(experiment, results) if cell.mean is not None]
     market = list(dict.fromkeys(cell.measure for cell in cells if not cell.measure.startswith(f"{PNL}.")))
@@ -27,9 +24,9 @@ def draw(experiment: Experiment, results: Results) -> bytes:
     rows = math.ceil(len(market) / COLUMNS)
     below = 0.55 + 0.1 * len(groups) if groups else 0.0
     style = {"font.size": 8, "axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": 9}
-    with plt.rc_context(style):
+    with rc_context(style):
         heights = [1.0] * rows + [below] * bool(groups)
-        figure = plt.figure(figsize=(10, max(2.2, 2.1 * sum(heights))), layout="constrained")
+        figure = new_figure(10, max(2.2, 2.1 * sum(heights)))
         grid = figure.add_gridspec(max(1, len(heights)), COLUMNS, height_ratios=heights or None)
         for place, measure in enumerate(market):
             axes = figure.add_subplot(grid[place // COLUMNS, place % COLUMNS])

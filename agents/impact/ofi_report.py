@@ -12,7 +12,7 @@ from serl.agents.impact.ofi import BEST, OfiImpact
 from serl.agents.impact.regression import Line
 from serl.agents.pages.origin import current_origin
 from serl.agents.pages.page import page, png, table, write_with_picture
-from serl.agents.pages.picture import picture
+from serl.agents.pages.picture import new_figure, picture
 from serl.agents.realism.days import window_text
 from serl.exchange.config import time_of_day_text
 
@@ -115,12 +115,8 @@ def write_ofi(found: OfiImpact, data: str, seed: int | None, path: Path) -> tupl
 
 def draw(found: OfiImpact) -> bytes:
     """A PNG: moves against OFI with the fitted line, and beta against depth by half hour."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
-
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    figure = new_figure(10, 4)
+    left, right = figure.subplots(1, 2)
     x, y, line = found.intervals.ofi_lots[:, 0], found.intervals.moves_ticks, found.lines[BEST][0]
     ends = np.array([np.nanmin(x), np.nanmax(x)])
     left.plot(x, y, ".", ms=2, color="#2471a3", alpha=0.5)

@@ -9,7 +9,7 @@ from rich.table import Table
 from serl.agents.impact.replay import ReplayImpact
 from serl.agents.pages.origin import Origin, current_origin
 from serl.agents.pages.page import page, png, table, write_with_picture
-from serl.agents.pages.picture import picture
+from serl.agents.pages.picture import new_figure, picture
 from serl.agents.realism.days import window_text
 from serl.exchange.config import time_of_day_text
 
@@ -86,12 +86,8 @@ def html(found: ReplayImpact, origin: Origin, picture: bytes) -> str:
 
 def draw(found: ReplayImpact) -> bytes:
     """A PNG of the impact over time, next to the mean over child orders."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
-
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained", width_ratios=[3, 2])
+    figure = new_figure(10, 4)
+    left, right = figure.subplots(1, 2, width_ratios=[3, 2])
     minutes = (found.grid_ns - found.start_ns) / 60e9
     left.axvspan(0, (found.end_ns - found.start_ns) / 60e9, color="#f0f0f0", zorder=0)
     for number, order in reversed(list(enumerate(found.orders))):  # draw the largest first, the others on top

@@ -12,7 +12,7 @@ from serl.agents.impact.responses import STEPS, TIME, Responses
 from serl.agents.impact.validity import Check, fit_size_law
 from serl.agents.pages.origin import current_origin
 from serl.agents.pages.page import page, png, table, write_with_picture
-from serl.agents.pages.picture import picture
+from serl.agents.pages.picture import new_figure, picture
 from serl.agents.realism.square_root_law import draw_impact_law
 from serl.agents.realism.tape import Floats
 
@@ -72,12 +72,8 @@ def to_json(markets: list[Responses], checks: list[list[Check]]) -> dict[str, An
 
 def draw(markets: list[Responses], seed: int) -> bytes:
     """A PNG: for each market impact against size with its fit, and against time, with the decay. seed: of the resamples, as in the checks."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
-
-    figure, grid = plt.subplots(len(markets), 2, figsize=(10, 4 * len(markets)), layout="constrained", squeeze=False)
+    figure = new_figure(10, 4 * len(markets))
+    grid = figure.subplots(len(markets), 2, squeeze=False)
     for (left, right), found in zip(grid, markets, strict=True):
         _draw_sizes(left, found, seed)
         _draw_times(right, found)

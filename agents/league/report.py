@@ -15,7 +15,7 @@ from serl.agents.league.league import Cell
 from serl.agents.league.season import Cells, Season
 from serl.agents.pages.origin import Origin, current_origin
 from serl.agents.pages.page import page, png, table, write_with_picture
-from serl.agents.pages.picture import picture
+from serl.agents.pages.picture import new_figure, picture
 
 NAME = "league.html"
 Mean = tuple[float, float]
@@ -106,15 +106,12 @@ def _finite(value: float) -> float | None:
 
 def draw(season: Season) -> bytes:
     """A PNG with a heat map of each table."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
+    from matplotlib import rc_context
 
     rows, columns, cells = season.executor_names, season.maker_names, season.cells
-    with plt.rc_context({"font.size": 8, "axes.titlesize": 9}):
-        size = (3.2 + 2.4 * len(columns), 1.2 + 0.4 * len(rows))
-        figure, panels = plt.subplots(1, len(MEASURES), figsize=size, layout="constrained", sharey=True)
+    with rc_context({"font.size": 8, "axes.titlesize": 9}):
+        figure = new_figure(3.2 + 2.4 * len(columns), 1.2 + 0.4 * len(rows))
+        panels = figure.subplots(1, len(MEASURES), sharey=True)
         for axes, measure in zip(panels, MEASURES, strict=True):
             values = np.array([
                 [measure.of(cells[row, column])[0] if (row, column) in cells else np.nan for column in columns] for row in rows

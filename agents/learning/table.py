@@ -16,7 +16,7 @@ from serl.agents.execution.metrics import IS_MEANING
 from serl.agents.learning.evaluation import CONFIDENCE, MEASURES, Estimate, Evaluation
 from serl.agents.pages.origin import Origin, current_origin
 from serl.agents.pages.page import page, png, table, write
-from serl.agents.pages.picture import picture
+from serl.agents.pages.picture import new_figure, picture
 from serl.agents.realism.distances import CLUSTERS_MIN
 
 UNITS = {
@@ -197,12 +197,8 @@ def _html_section(one: Evaluation) -> str:
 
 
 def _figure(evaluation: Evaluation) -> bytes:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     rows = evaluation.rows
-    figure = Figure(figsize=(11, 2.1 * len(rows)), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(11, 2.1 * len(rows))
     axes = figure.subplots(len(rows), 3, squeeze=False, sharex="col")
     for (first, second, third), row in zip(axes, rows, strict=True):
         finite = row.columns["pa"][np.isfinite(row.columns["pa"])]

@@ -1,14 +1,18 @@
-"""Pictures of matplotlib, as reports embed them."""
+"""Pictures of matplotlib, as reports embed them. They need no pyplot, whose backend and open figures belong to the user's program."""
 
 import io
 from typing import Any
 
 
-def picture(figure: Any, dpi: int = 130) -> bytes:
-    """A matplotlib figure as PNG; the figure is closed."""
-    import matplotlib.pyplot as plt
+def new_figure(width_inches: float, height_inches: float) -> Any:
+    """An empty matplotlib Figure."""
+    from matplotlib.figure import Figure
 
+    return Figure(figsize=(width_inches, height_inches), layout="constrained")
+
+
+def picture(figure: Any, dpi: int = 130) -> bytes:
+    """A matplotlib figure as PNG."""
     data = io.BytesIO()
     figure.savefig(data, format="png", dpi=dpi)
-    plt.close(figure)
     return data.getvalue()

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from serl.agents.pages.picture import picture
+from serl.agents.pages.picture import new_figure, picture
 from serl.agents.realism.days import DayWindow
 from serl.agents.realism.distances import bin_width, grid_step
 from serl.agents.realism.impact_response import EVENT_TYPES, ImpactResponse
@@ -22,13 +22,10 @@ BINS_SHOWN = 60
 
 def _png(draw: Callable[[Any], None], size: tuple[float, float]) -> bytes:
     """A PNG of the figure that `draw` fills."""
-    import matplotlib
+    from matplotlib import rc_context
 
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
-
-    with plt.rc_context({"font.size": 8, "axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": 9}):
-        figure = plt.figure(figsize=size, layout="constrained")
+    with rc_context({"font.size": 8, "axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": 9}):
+        figure = new_figure(*size)
         draw(figure)
         return picture(figure)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from serl.agents.pages.picture import picture
+from serl.agents.pages.picture import new_figure, picture
 from serl.agents.realism.distances import Estimate, bounds, check_bootstraps
 from serl.agents.realism.errors import RealismError
 from serl.agents.realism.tape import Floats, Ints
@@ -96,13 +96,8 @@ def interval_text(low: float, high: float, digits: int) -> str:
 
 def plot_impact_law(law: ImpactLaw) -> bytes:
     """A PNG of the mean impacts with intervals, the fit, and a slope of one half for comparison, on logarithmic axes."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(5.5, 4.2), layout="constrained")
-    draw_impact_law(axes, law)
+    figure = new_figure(5.5, 4.2)
+    draw_impact_law(figure.subplots(), law)
     return picture(figure)
 
 

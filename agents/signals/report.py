@@ -10,7 +10,7 @@ from rich.table import Table
 
 from serl.agents.pages.origin import current_origin
 from serl.agents.pages.page import page, png, table, write_with_picture
-from serl.agents.pages.picture import picture
+from serl.agents.pages.picture import new_figure, picture
 from serl.agents.signals.conclusions import conclusions
 from serl.agents.signals.evaluation import ECE, FILL, TARGETS, TREND, VOLUME, Evaluation, Target
 from serl.agents.signals.forecaster import MODELS
@@ -124,13 +124,9 @@ def write_report(
 
 def draw(found: Evaluation) -> bytes:
     """A PNG plot of how often forecasts are right at each confidence, with a panel per horizon."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
-
     horizons = found.forecaster.horizons_s
-    figure, panels = plt.subplots(1, len(horizons), figsize=(3.6 * len(horizons), 3.6), layout="constrained", squeeze=False)  # fmt: skip
+    figure = new_figure(3.6 * len(horizons), 3.6)
+    panels = figure.subplots(1, len(horizons), squeeze=False)
     for number, axes in enumerate(panels[0]):
         axes.plot([0, 1], [0, 1], color="#999999", lw=0.8)
         for name, colour in zip(MODELS, COLOURS, strict=True):

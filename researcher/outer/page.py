@@ -9,6 +9,7 @@ from typing import Any
 from serl.agents.pages.origin import Origin
 from serl.agents.pages.page import cell, table
 from serl.agents.pages.page import page as html_page
+from serl.agents.pages.picture import new_figure
 from serl.researcher.candidates import NUMBERS_OF_ORDERS
 from serl.researcher.outer.ablations import Ablation, table_row
 from serl.researcher.outer.final import final_line
@@ -109,16 +110,12 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
 
 def curve(rows: Sequence[dict[str, Any]]) -> str:
     """An SVG of each iteration's best PA with its 95 % interval, PA of a TWAP on the same orders, the running mean, and the best so far."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
-
     scored = [row for row in rows if row["pa_bps"] is not None]
     if not scored:
         return "<p>No iteration has a score.</p>"
     steps, pa = [row["iteration"] for row in scored], [row["pa_bps"] for row in scored]
-    figure, axes = plt.subplots(figsize=(8, 3.5), layout="constrained")
+    figure = new_figure(8, 3.5)
+    axes = figure.subplots()
     axes.vlines(steps, [row["low_bps"] for row in scored], [row["high_bps"] for row in scored], color="0.6")
     axes.plot(steps, pa, "o", label="best of the iteration, 95 % interval")
     if beside := [(row["iteration"], row["twap_bps"]) for row in scored if row["twap_bps"] is not None]:
@@ -130,5 +127,4 @@ def curve(rows: Sequence[dict[str, Any]]) -> str:
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None})
-    plt.close(figure)
     return text.getvalue()[text.getvalue().index("<svg") :]

@@ -52,6 +52,19 @@ def test_intervals_of_few_runs_contain_the_truth() -> None:
     assert np.mean(middle) >= 0.9
 
 
+def test_a_plot_leaves_the_figures_and_the_backend_of_a_program_as_they_are() -> None:
+    """In a notebook, where plots appeared no more after the first picture of serl."""
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pyplot.switch_backend("svg")
+    try:
+        pyplot.figure()
+        plot_impact_law(law_of(5, 1))
+        assert (pyplot.get_backend(), pyplot.get_fignums()) == ("svg", [1])
+    finally:
+        pyplot.close("all")
+        pyplot.switch_backend("agg")
+
+
 @pytest.mark.parametrize("runs", [1, 4])
 def test_too_few_runs_give_no_interval(runs: int) -> None:
     law = law_of(runs, 1)
