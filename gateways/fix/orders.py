@@ -153,6 +153,10 @@ class Orders:
         self.named = dict(names)
         self.requests = {request[0]: Request(*request) for request in requests}
 
+    def forget(self) -> None:
+        """Forgets all orders and requests, as of an exchange with other symbols. Their ClOrdIDs stay used."""
+        self.by_id, self.requests = {}, {}
+
     def forget_finished(self) -> None:
         """After a reset: forgets everything that `state` left out."""
         self.load(self.state())

@@ -3,11 +3,12 @@
 import asyncio
 import contextlib
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from serl.clients.asynchronous import AsyncExchange, resume
 from serl.clients.errors import ExchangeUnreachable
-from serl.clients.session import Report
+from serl.clients.session import Instrument, Report
 from serl.exchange.errors import ConfigError, SerlError
 from serl.gateways.accounts import GatewayAccount
 from serl.gateways.fix.codec import Message
@@ -18,7 +19,7 @@ from serl.gateways.fix.orders import Orders
 from serl.gateways.fix.reference import ReferenceData
 from serl.gateways.fix.reports import Reports
 from serl.gateways.fix.settings import Settings
-from serl.gateways.fix.store import INBOUND, OUTBOUND, REPORT, SNAPSHOT
+from serl.gateways.fix.store import INBOUND, OUTBOUND, REPORT, SNAPSHOT, SYMBOLS
 from serl.gateways.fix.stored import StoredApplication
 from serl.gateways.fix.venue import Refusal, ReportSession, bulk
 
@@ -39,6 +40,7 @@ class Trading(StoredApplication):
         self._orders = Orders()
         self._unanswered: dict[int, bytes] = {}
         self._last_command_id = 0
+        self._symbols: list[Instrument] = []
         self._exchange: AsyncExchange | None = None
         self._venue: ReportSession | None = None
         self._entry: OrderEntry | None = None
@@ -62,17 +64,28 @@ class Trading(StoredApplication):
             if of_order is not None:
                 self._unanswered.pop(of_order[0], None)
             self._orders.restore_report(record[4])
+        elif kind == SYMBOLS:
+            self._set_symbols([Instrument.of(*row) for row in record[1]])
         elif kind == SNAPSHOT:
-            self._last_command_id, state, unanswered = record[2] or (0, None, {})
+            self._last_command_id, state, unanswered, *more = record[2] or (0, None, {})
             self._orders.load(state)
             self._unanswered = dict(unanswered)
+            for rows in more:  # files of earlier versions have none
+                self._set_symbols([Instrument.of(*row) for row in rows])
+
+    def _set_symbols(self, symbols: list[Instrument]) -> None:
+        """Sets the exchange's symbols. With others than before it has another journal, which has none of the orders."""
+        if self._symbols and symbols != self._symbols:
+            self._orders.forget()
+            self._unanswered = {}
+        self._symbols = symbols
 
     def state(self) -> Any:
         """See `Application.state`."""
         last = self._venue.next_command_id - 1 if self._venue else self._last_command_id
         state = self._orders.state()
         self._orders.load(state)
-        return [last, state, self._venue.unanswered if self._venue else self._unanswered]
+        return [last, state, self._venue.unanswered if self._venue else self._unanswered, _symbol_rows(self._symbols)]
 
     # ---- connection
 
@@ -83,7 +96,7 @@ class Trading(StoredApplication):
         )
         venue.last_report = self.store.last_report
         venue.next_command_id = self._last_command_id + 1
-        venue.unanswered = self._unanswered
+        venue.unanswered, venue.former = self._unanswered, self._symbols
         exchange = await resume(self._settings.endpoint, venue, curve=self._settings.curve)
         if exchange.core.lockstep:
             await exchange.close()
@@ -107,13 +120,18 @@ class Trading(StoredApplication):
     def _note_beginning(self, venue: ReportSession) -> None:
         if self.store.last_report != venue.begins_after:
             self.store.append([REPORT, venue.begins_after])
+        symbols = list(venue.instruments.values())
+        if symbols != self._symbols:
+            self.store.append([SYMBOLS, _symbol_rows(symbols)])
+            self._set_symbols(symbols)
 
     def start(self) -> None:
         """Starts processing reports: the client is logged on."""
-        venue, reports = self._venue, self._reports
-        assert venue is not None and reports is not None
+        venue = self._venue
+        assert venue is not None
         if venue.is_other_journal:
-            reports.lost("the exchange has another journal, without this order")
+            former = Reports(self.session, self._orders, self._symbols or venue.instruments.values())
+            former.lost("the exchange has another journal, without this order")
             self._note_beginning(venue)
         self._task = asyncio.create_task(self._take_reports())
 
@@ -222,3 +240,8 @@ class Trading(StoredApplication):
             reports.refused(item)
         elif not self._reference.take(item):
             self._market.take(item)
+
+
+def _symbol_rows(symbols: Iterable[Instrument]) -> list[list[Any]]:
+    """Symbols as they are stored."""
+    return [[each.number, each.name, str(each.tick_size), str(each.lot_size)] for each in symbols]

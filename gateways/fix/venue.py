@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgpack
 
 from serl.clients.errors import SessionEnded
-from serl.clients.session import Report, Session
+from serl.clients.session import Instrument, Report, Session
 from serl.exchange.records import COMMAND, CommandKind, Rows
 from serl.exchange.wire import Kind
 
@@ -37,9 +37,11 @@ class ReportSession(Session):
         super().__init__(name, token, **options)
         #: by the first command id of a message: the command ids of the orders and requests in it
         self._messages: dict[int, list[int]] = {}
+        #: the symbols that the orders in the store are about; empty: unknown
+        self.former: Sequence[Instrument] = ()
         #: the report before the first one that follows the login
         self.begins_after = -1
-        #: whether the exchange began with another journal: it has fewer reports than we have received
+        #: whether the exchange began with another journal: it has fewer reports than we have received, or other symbols
         self.is_other_journal = False
         #: whether it did so while we were logged in: then our orders belong to the former journal
         self.is_over = False
@@ -117,7 +119,7 @@ class ReportSession(Session):
         if before >= 0:  # above `before + 1`, the exchange no longer stores the reports between them
             self.last_report = next_report - 1
         self.begins_after = self.last_report
-        if next_report <= before:
+        if next_report <= before or (self.former and list(self.instruments.values()) != self.former):
             self.is_other_journal = True
             self.unanswered = {}  # they were meant for another market
         if self._has_begun and (self.instruments != instruments or (before >= 0 and next_report != before + 1)):
