@@ -237,13 +237,19 @@ class AccountOrders:
         self.open.pop(order.order_id, None)
         self._file.forget(order.order_id)
         self._closed.append(order.order_id)
-        while len(self._closed) > CLOSED_ORDERS_KEPT:
-            oldest = self.by_id.pop(self._closed.popleft())
-            self._file.drop(oldest.order_id)
-            if self.by_client_id.get(oldest.client_id) is oldest:
-                del self.by_client_id[oldest.client_id]
-            if oldest.record.list_id >= 0:
-                self.lists.pop(oldest.record.list_id, None)
+        if len(self._closed) > CLOSED_ORDERS_KEPT:
+            self._forget(self.by_id[self._closed.popleft()])
+
+    def _forget(self, order: SpotOrder) -> None:
+        """Forgets a closed order, unless another one of its list is open."""
+        if any(other.open for other in self.lists.get(order.record.list_id, ())):
+            self._closed.append(order.order_id)
+            return
+        del self.by_id[order.order_id]
+        self._file.drop(order.order_id)
+        if self.by_client_id.get(order.client_id) is order:
+            del self.by_client_id[order.client_id]
+        self.lists.pop(order.record.list_id, None)
 
     def _tell(self, kind: str, order: SpotOrder, report: Report, trade: OwnTrade | None = None) -> None:
         self.on_execution(

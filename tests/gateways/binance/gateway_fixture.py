@@ -208,9 +208,10 @@ def write_accounts(folder: Path, accounts: dict[str, Any] = ACCOUNTS) -> Path:
     return path
 
 
-def launch(endpoint: str, folder: Path, *options: str, listen: str = "127.0.0.1:0") -> Gateway:
-    """Starts a gateway of ALICE and BOB, and returns once it serves."""
-    command = [sys.executable, "-m", "serl", "binance", "start", "--connect", endpoint, "--listen", listen]
+def launch(endpoint: str, folder: Path, *options: str, listen: str = "127.0.0.1:0", prelude: str = "") -> Gateway:
+    """Starts a gateway of ALICE and BOB, and returns once it serves. prelude: Python code that runs first in the process."""
+    program = ["-c", f"{prelude}\nfrom serl.cli import main; main()"] if prelude else ["-m", "serl"]
+    command = [sys.executable, *program, "binance", "start", "--connect", endpoint, "--listen", listen]
     command += ["--accounts", str(write_accounts(folder)), "--orders", str(folder / "orders"), *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
@@ -226,9 +227,9 @@ UNLIMITED = ("--weight-per-minute", "0", "--orders-per-10s", "0", "--orders-per-
 
 
 @contextmanager
-def start_gateway(endpoint: str, folder: Path, *options: str) -> Iterator[Gateway]:
-    """A running gateway without rate limits as a context manager."""
-    gateway = launch(endpoint, folder, *(options or UNLIMITED))
+def start_gateway(endpoint: str, folder: Path, *options: str, prelude: str = "") -> Iterator[Gateway]:
+    """A running gateway without rate limits as a context manager. prelude: as in `launch`."""
+    gateway = launch(endpoint, folder, *(options or UNLIMITED), prelude=prelude)
     try:
         yield gateway
     finally:
