@@ -70,7 +70,7 @@ class AccountLink:
     Attributes:
         orders: kept up to date by the session's reports.
         up: whether commands can be sent now.
-        pending_ids: the client's ids of orders that have been sent but not answered.
+        pending_ids: symbols and the client's ids of orders that have been sent but not answered.
         pending_lists: the client's ids of such order lists.
         last_command_id: id of the last command that was sent.
     """
@@ -82,7 +82,7 @@ class AccountLink:
         self._listings, self._offset_ms = listings, offset_ms
         self.orders = AccountOrders(listings, file, offset_ms)
         self.up = False
-        self.pending_ids: set[str] = set()
+        self.pending_ids: set[tuple[str, str]] = set()
         self.pending_lists: set[str] = set()
         self.last_command_id = 0
         self._outgoing: list[bytes] = []
@@ -309,7 +309,7 @@ class AccountLink:
             command_id, message = made.order_id, session.rows(rows)
             session.unanswered[command_id] = message
         future = self._send(client, command_id, message)
-        _keep_until_done(self.pending_ids, made.client_id, future)
+        _keep_until_done(self.pending_ids, made.client_key, future)
         return future
 
     def new_list(
@@ -339,7 +339,7 @@ class AccountLink:
         for each in made:
             session.unanswered[each.order_id] = message
             futures.append(self._wait_for(each.order_id))
-            _keep_until_done(self.pending_ids, each.client_id, futures[-1])
+            _keep_until_done(self.pending_ids, each.client_key, futures[-1])
         _keep_until_done(self.pending_lists, list_client_id, futures[-1])
         self._send_now(client, message)
         return futures
@@ -401,7 +401,7 @@ def accepted(report: Report) -> Report:
     return report
 
 
-def _keep_until_done(ids: set[str], client_id: str, future: "asyncio.Future[Report]") -> None:
+def _keep_until_done(ids: set[Any], client_id: Any, future: "asyncio.Future[Report]") -> None:
     ids.add(client_id)
     future.add_done_callback(lambda _: ids.discard(client_id))
 

@@ -38,14 +38,15 @@ def draft_order(call: Call, parameters: Parameters) -> Draft:
     """Creates a checked order from its parameters. Raises BinanceError."""
     listing = call.gateway.market.listings.find(parameters.text("symbol"))
     draft = read_order(listing, parameters, market_view(call, listing))
-    check_client_id(call, draft.template.client_id)
+    check_client_id(call, draft)
     return draft
 
 
-def check_client_id(call: Call, client_id: str) -> None:
-    """Raises BinanceError if an open order has this client id."""
-    known = call.account.link.orders.by_client_id.get(client_id)
-    if (known is not None and known.open) or client_id in call.account.link.pending_ids:
+def check_client_id(call: Call, draft: Draft) -> None:
+    """Raises BinanceError if an open order of the symbol has the same client id."""
+    key, link = draft.template.client_key, call.account.link
+    known = link.orders.by_client_id.get(key)
+    if (known is not None and known.open) or key in link.pending_ids:
         raise refused("Duplicate order sent.")
 
 
@@ -105,7 +106,9 @@ def named_order(call: Call, id_name: str, client_name: str) -> SpotOrder | None:
     if order_id is None and client_id is None:
         raise BinanceError(-1102, f"Param '{client_name}' or '{id_name}' must be sent, but both were empty/null!")
     orders = call.account.link.orders
-    order = orders.by_id.get(order_id) if order_id is not None else orders.by_client_id.get(client_id or "")
+    order = (
+        orders.by_id.get(order_id) if order_id is not None else orders.by_client_id.get((listing.name, client_id or ""))
+    )
     if order is None or order.listing is not listing or (client_id is not None and order.client_id != client_id):
         return None
     return order
@@ -181,7 +184,7 @@ async def replace(call: Call) -> Any:
     cancel_restriction(call)  # an invalid value refuses the whole request, not only the cancel
     kind, draft = response_type(parameters), read_order(listing, parameters, market_view(call, listing))
     if order is None or draft.template.client_id != order.client_id:
-        check_client_id(call, draft.template.client_id)
+        check_client_id(call, draft)
     call.account.link.require()
     call.gateway.limits.count_order(call.account.login)
     return await _replace(call, order, draft, kind, stop=mode == "STOP_ON_FAILURE")
@@ -206,7 +209,7 @@ async def _replace(call: Call, order: SpotOrder | None, draft: Draft, kind: str,
         created = "NOT_ATTEMPTED"
     else:
         try:
-            check_client_id(call, draft.template.client_id)  # another request may have used it during the cancel
+            check_client_id(call, draft)  # another request may have used it during the cancel
             new_answer = response(await placed(call, send(call, draft)), kind)
         except BinanceError as error:
             created, new_answer = "FAILURE", error.body()

@@ -62,6 +62,11 @@ class OrderRecord(NamedTuple):
     list_size: int = 2
     pending: bool = False
 
+    @property
+    def client_key(self) -> tuple[str, str]:
+        """Symbol and the client's id, which names one open order of the symbol."""
+        return self.symbol, self.client_id
+
 
 class OrderFile:
     """The records of one account.

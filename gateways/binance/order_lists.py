@@ -114,8 +114,8 @@ async def _send(call: Call, drafts: list[Draft], relations: list[str], list_type
     """Sends the orders of a list; returns the answer. relations: the term by which each names the first."""
     kind = response_type(Parameters({"type": "LIMIT", **call.parameters.values}))
     ids = [draft.template.client_id for draft in drafts]
-    for client_id in ids:
-        check_client_id(call, client_id)
+    for draft in drafts:
+        check_client_id(call, draft)
     if len(set(ids)) < len(ids):
         raise refused("Duplicate order sent.")
     list_client_id = call.parameters.client_id("listClientOrderId") or new_client_id()

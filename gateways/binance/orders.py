@@ -113,6 +113,7 @@ class AccountOrders:
 
     Attributes:
         by_id: orders by orderId, oldest first.
+        by_client_id: by symbol and the client's id, the last order with both.
         open: orders that can still trade, by orderId.
         trades: trades, oldest first.
         fees: the fees of the trades.
@@ -122,7 +123,7 @@ class AccountOrders:
         self._listings, self._file, self._offset_ms = listings, file, offset_ms
         self.by_id: dict[int, SpotOrder] = {}
         self.open: dict[int, SpotOrder] = {}
-        self.by_client_id: dict[str, SpotOrder] = {}
+        self.by_client_id: dict[tuple[str, str], SpotOrder] = {}
         self.trades: deque[OwnTrade] = deque(maxlen=TRADES_KEPT)
         self.lists: dict[int, list[SpotOrder]] = {}
         self.fees = AccountFees()
@@ -183,7 +184,7 @@ class AccountOrders:
         if record.stop_ticks or record.pending:
             order.working, order.working_ms = False, -1
         order.status = PENDING if record.pending else order.status
-        self.by_id[order.order_id] = self.open[order.order_id] = self.by_client_id[record.client_id] = order
+        self.by_id[order.order_id] = self.open[order.order_id] = self.by_client_id[order.record.client_key] = order
         if record.list_id >= 0:
             self.lists.setdefault(record.list_id, []).append(order)
         self._tell("NEW", order, report)
@@ -247,8 +248,8 @@ class AccountOrders:
             return
         del self.by_id[order.order_id]
         self._file.drop(order.order_id)
-        if self.by_client_id.get(order.client_id) is order:
-            del self.by_client_id[order.client_id]
+        if self.by_client_id.get(order.record.client_key) is order:
+            del self.by_client_id[order.record.client_key]
         self.lists.pop(order.record.list_id, None)
 
     def _tell(self, kind: str, order: SpotOrder, report: Report, trade: OwnTrade | None = None) -> None:

@@ -411,3 +411,15 @@ def test_a_client_order_id_names_one_open_order(gateway: Gateway) -> None:
     assert gateway.placed("BUY", 1, "10.00", key="BOB", newClientOrderId="same")["status"] == "NEW"
     gateway.clear()
     assert gateway.placed("BUY", 1, "10.00", newClientOrderId="same")["status"] == "NEW"
+
+
+def test_a_client_order_id_is_one_of_its_symbol(gateway: Gateway) -> None:
+    """Before, an order in another symbol with the same id was refused, and once the first was closed, the first no longer existed."""
+    named = {"DEMOUSDT": 11, "AMZNUSDT": 12}
+    for symbol, price in named.items():
+        gateway.placed("BUY", 1, price, symbol=symbol, newClientOrderId="grid-1")
+    gateway.signed("DELETE", "order", symbol="DEMOUSDT", origClientOrderId="grid-1")
+    found = [gateway.signed("GET", "order", symbol=symbol, origClientOrderId="grid-1").body for symbol in named]
+    assert [(each["symbol"], each["status"], each["price"]) for each in found] == [
+        ("DEMOUSDT", "CANCELED", "11.00000000"), ("AMZNUSDT", "NEW", "12.00000000"),
+    ]  # fmt: skip
