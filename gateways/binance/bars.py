@@ -2,7 +2,6 @@
 
 from bisect import bisect_left
 from datetime import UTC, datetime
-from itertools import islice
 
 SECOND_MS, MINUTE_MS, DAY_MS = 1_000, 60_000, 86_400_000
 SECONDS_KEPT, MINUTES_KEPT = 7_200, 20_160
@@ -110,7 +109,7 @@ class Bars:
         if start == end:
             return None
         joined = Bar(from_ms, stored[start].open)
-        for bar in islice(stored, start, end):
+        for bar in stored[start:end]:
             joined.merge(bar)
         return joined
 

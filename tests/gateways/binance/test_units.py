@@ -1,5 +1,6 @@
 """Numbers, candles, order files and limits, without a server."""
 
+import time
 from decimal import Decimal
 from pathlib import Path
 
@@ -197,3 +198,20 @@ def test_limits_count_by_address_and_account() -> None:
         limits.count_order("alice", 2)
     assert refused.value.code == -1015 and limits.order_counts("alice") == {"10S": 2, "1D": 2}
     assert Limits(LimitSettings(0, 0, 0)).spend("a", 10**9) == 0
+
+
+def test_the_latest_candles_take_no_longer_after_two_weeks() -> None:
+    """Before, each candle walked over all stored bars: 70 ms for a request of weight 2, during which nobody's order is served."""
+
+    def cost_s(minutes: int) -> float:
+        bars = Bars()
+        for number in range(minutes):
+            bars.add(number * 60_000, number, 100, 1, True)
+        taken: list[float] = []
+        for _ in range(5):
+            start_s = time.process_time()
+            assert len(bars.bars("3m", None, minutes * 60_000 - 1, 300)) == 300
+            taken.append(time.process_time() - start_s)
+        return min(taken)
+
+    assert cost_s(40_000) < 3 * cost_s(1_000)
