@@ -27,6 +27,7 @@ from serl.gateways.binance.fees import Rates
 from serl.gateways.binance.listing import Listings
 from serl.gateways.binance.order_file import OrderFile, OrderRecord
 from serl.gateways.binance.orders import AccountOrders
+from serl.gateways.binance.pending import PendingIds
 from serl.gateways.binance.session import AccountSession
 
 REPLY_S = 5.0
@@ -70,7 +71,7 @@ class AccountLink:
     Attributes:
         orders: kept up to date by the session's reports.
         up: whether commands can be sent now.
-        pending_ids: symbols and the client's ids of orders that have been sent but not answered.
+        pending_ids: symbols and the client's ids of orders that the exchange has not answered in this session.
         pending_lists: the client's ids of such order lists.
         last_command_id: id of the last command that was sent.
     """
@@ -82,8 +83,7 @@ class AccountLink:
         self._listings, self._offset_ms = listings, offset_ms
         self.orders = AccountOrders(listings, file, offset_ms)
         self.up = False
-        self.pending_ids: set[tuple[str, str]] = set()
-        self.pending_lists: set[str] = set()
+        self.pending_ids, self.pending_lists = PendingIds(), PendingIds()
         self.last_command_id = 0
         self._outgoing: list[bytes] = []
         self._client: AsyncExchange | None = None
@@ -226,6 +226,8 @@ class AccountLink:
 
     async def _close(self) -> None:
         self.up = False
+        self.pending_ids.clear()  # after the next login all reports up to then have arrived
+        self.pending_lists.clear()
         client, self._client = self._client, None
         if client is not None:
             self._session.live = False  # no BYE: messages waiting in the sockets are dropped
@@ -243,6 +245,7 @@ class AccountLink:
 
     def _on_report(self, report: Report) -> None:
         self.orders.apply(report)
+        self._answered(report.command_id)
         waiter = self._waiting.get(report.command_id)
         if waiter is not None and (
             report.kind == waiter.last
@@ -252,6 +255,10 @@ class AccountLink:
             del self._waiting[report.command_id]
             if not waiter.future.done():
                 waiter.future.set_result(report)
+
+    def _answered(self, command_id: int) -> None:
+        self.pending_ids.answered(command_id)
+        self.pending_lists.answered(command_id)
 
     def _expire(self) -> None:
         """Gives up commands without an answer; they are not sent again."""
@@ -271,6 +278,7 @@ class AccountLink:
         """Handles a message that the exchange refused."""
         log("binance_refused", f"account {self.account.participant}: {refused}")
         for command_id in self._session.refused(refused):
+            self._answered(command_id)
             if command_id in self._waiting:
                 self._fail(command_id, throttled() if refused.code == "throttled" else away())
 
@@ -308,9 +316,8 @@ class AccountLink:
             )  # fmt: skip
             command_id, message = made.order_id, session.rows(rows)
             session.unanswered[command_id] = message
-        future = self._send(client, command_id, message)
-        _keep_until_done(self.pending_ids, made.client_key, future)
-        return future
+        self.pending_ids.add(command_id, made.client_key)
+        return self._send(client, command_id, message)
 
     def new_list(
         self, legs: "list[Leg]", number: int, list_client_id: str, list_type: str
@@ -339,8 +346,8 @@ class AccountLink:
         for each in made:
             session.unanswered[each.order_id] = message
             futures.append(self._wait_for(each.order_id))
-            _keep_until_done(self.pending_ids, each.client_key, futures[-1])
-        _keep_until_done(self.pending_lists, list_client_id, futures[-1])
+            self.pending_ids.add(each.order_id, each.client_key)
+        self.pending_lists.add(made[-1].order_id, list_client_id)
         self._send_now(client, message)
         return futures
 
@@ -399,11 +406,6 @@ def accepted(report: Report) -> Report:
     if report.kind == EventKind.REJECTED:
         raise rejection(report.reason)
     return report
-
-
-def _keep_until_done(ids: set[Any], client_id: Any, future: "asyncio.Future[Report]") -> None:
-    ids.add(client_id)
-    future.add_done_callback(lambda _: ids.discard(client_id))
 
 
 def _ends_command(report: Report) -> bool:
