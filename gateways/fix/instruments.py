@@ -59,4 +59,4 @@ class Quoting:
         if not rest:
             return self.price(price_ticks)
         exact = Decimal(notional) / qty_lots * self.tick_size
-        return f"{round(exact, self._places + _AVERAGE_PLACES):f}".rstrip("0")
+        return f"{round(exact, self._places + _AVERAGE_PLACES):f}".rstrip("0").rstrip(".")

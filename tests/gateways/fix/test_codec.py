@@ -5,8 +5,10 @@ import random
 import pytest
 import simplefix
 
+from serl.clients.session import Instrument
 from serl.gateways.fix import fields
 from serl.gateways.fix.codec import Frame, Framer, Message, UtcClock, checksum, encode, parse_timestamp
+from serl.gateways.fix.instruments import Quoting
 
 GOOD = encode("35=0\x0149=a\x0156=b\x0134=1\x01")
 
@@ -126,3 +128,10 @@ def test_what_is_remembered_of_messages_takes_little_memory() -> None:
         assert fields.problem_of(Message(Frame("FIX.4.4", head + tags))) is None
     assert fields.problem_of(Message(Frame("FIX.4.4", head + "5001=1"))) is None
     assert max(map(len, fields._shapes.keys() - kept), default=0) < 200
+
+
+def test_an_average_price_next_to_a_whole_number_has_no_point_at_its_end() -> None:
+    """Of 3 coins in lots of 0.00000001, a lot traded a tick higher. Before, AvgPx was "100."."""
+    quoting = Quoting(Instrument.of(0, "COIN", "0.01", "0.00000001"))
+    assert quoting.average(10_000 * 300_000_000 + 1, 300_000_000) == "100"
+    assert quoting.average(10_000 * 3 + 1, 3) == "100.00333333"
