@@ -236,10 +236,10 @@ async def _amend(call: Call, order: SpotOrder) -> Any:
     new_lots = order.listing.qty_lots("newQty", call.parameters.text("newQty"))
     if not order.open:
         raise BinanceError(-2038, "Order amend is not supported for this symbol: the order is not open.")
-    if not order.filled_lots < new_lots < order.qty_lots:
+    if not order.qty_lots - order.leaves_lots < new_lots < order.qty_lots:
         raise BinanceError(
             -2038,
-            "The requested action would change no state: newQty must be below the quantity and above what is executed.",
+            "The requested action would change no state: newQty must be below the quantity and above what is executed or prevented.",
         )
     accepted(await call.account.link.amend(CommandKind.REDUCE, order.order_id, order.qty_lots - new_lots))
     return {"transactTime": order.update_ms, "executionId": len(order.amendments), "amendedOrder": _amended(order)}
@@ -248,7 +248,8 @@ async def _amend(call: Call, order: SpotOrder) -> Any:
 def _amended(order: SpotOrder) -> Any:
     found = as_json.status(order)
     found["qty"] = found.pop("origQty")
-    return {**found, "preventedQty": "0.00000000", "cumulativeQuoteQty": found["cummulativeQuoteQty"]}
+    prevented = found.pop("preventedQuantity", as_json.ZERO)
+    return {**found, "preventedQty": prevented, "cumulativeQuoteQty": found["cummulativeQuoteQty"]}
 
 
 async def amendments(call: Call) -> Any:

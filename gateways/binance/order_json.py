@@ -23,7 +23,12 @@ def _optional(order: SpotOrder) -> Json:
         found["icebergQty"] = listing.quantities.text(record.display_lots)
     if record.strategy_id >= 0:
         found["strategyId"] = record.strategy_id
-    return found
+    return found | _prevented(order)
+
+
+def _prevented(order: SpotOrder) -> Json:
+    """The quantity that self-trade prevention took off; as at Binance only if there is any."""
+    return {"preventedQuantity": order.listing.quantities.text(order.prevented_lots)} if order.prevented_lots else {}
 
 
 def ack(order: SpotOrder, time_ms: int) -> Json:
@@ -81,7 +86,7 @@ def status(order: SpotOrder) -> Json:
         "stopPrice": listing.prices.text(record.stop_ticks), "icebergQty": listing.quantities.text(record.display_lots),
         "time": order.time_ms, "updateTime": order.update_ms, "isWorking": order.working, "workingTime": order.working_ms,
         "selfTradePreventionMode": record.stp,
-        **({"strategyId": record.strategy_id} if record.strategy_id >= 0 else {}),
+        **({"strategyId": record.strategy_id} if record.strategy_id >= 0 else {}), **_prevented(order),
     }  # fmt: skip
 
 
@@ -103,6 +108,8 @@ def execution_report(execution: Execution, cancel_id: str, now_ms: int) -> Json:
     listing, record = order.listing, order.record
     is_cancel = execution.kind == "CANCELED"
     resting = order.working and execution.status in ("NEW", "PARTIALLY_FILLED")
+    qty = listing.quantities.text
+    prevented = {"A": qty(order.prevented_lots), "B": qty(execution.prevented_lots)} if execution.prevented_lots else {}
     return {
         "e": "executionReport", "E": now_ms, "s": listing.name, "c": (cancel_id or order.client_id) if is_cancel else order.client_id,
         "S": SIDE_NAMES[record.side], "o": record.type, "f": record.time_in_force, "q": listing.quantities.text(order.qty_lots),
@@ -113,6 +120,7 @@ def execution_report(execution: Execution, cancel_id: str, now_ms: int) -> Json:
         "N": listing.quote if trade else None, "T": execution.time_ms, "t": trade.trade_id if trade else -1, "I": execution.sequence, "w": resting,
         "m": trade is not None and trade.maker, "M": trade is not None, "O": order.time_ms, "Z": listing.amounts.text(execution.filled_amount),
         "Y": listing.amounts.text(trade.price_ticks * trade.qty_lots if trade else 0), "Q": record.quote_qty or ZERO, "W": order.working_ms, "V": record.stp,
+        **prevented,
     }  # fmt: skip
 
 

@@ -48,6 +48,7 @@ class SpotOrder:
         qty_lots: the total quantity; smaller after an amendment.
         filled_lots, filled_amount: traded quantity, in lots and in ticks x lots.
         leaves_lots: open quantity.
+        prevented_lots: quantity that self-trade prevention took off.
         working: whether it is in the book: a stop order once it has been triggered, a pending one once its working order is filled.
         status: Binance's status, for example PARTIALLY_FILLED.
         amendments: old quantity, new quantity and time of each.
@@ -64,6 +65,7 @@ class SpotOrder:
     price_ticks: int
     filled_lots: int = 0
     filled_amount: int = 0
+    prevented_lots: int = 0
     working: bool = True
     status: str = "NEW"
     client_id: str = ""
@@ -94,7 +96,8 @@ class Execution(NamedTuple):
         kind: NEW, TRADE, CANCELED, EXPIRED, REPLACED or TRADE_PREVENTION.
         trade: the trade of a TRADE.
         command_id: the command that caused it; 0 if it was not one of the account's.
-        leaves_lots, filled_lots, filled_amount, status: values of the order right after it.
+        filled_lots, filled_amount, status: values of the order right after it.
+        prevented_lots: the quantity that a TRADE_PREVENTION took off.
     """
 
     kind: str
@@ -106,6 +109,7 @@ class Execution(NamedTuple):
     status: str
     filled_lots: int
     filled_amount: int
+    prevented_lots: int
 
 
 class AccountOrders:
@@ -145,10 +149,10 @@ class AccountOrders:
         if kind == EventKind.FILL:
             self._fill(order, report)
         elif kind == EventKind.CANCELLED:
-            order.leaves_lots = 0
+            prevented_lots = self._set_leaves(order, report)
             self._close(order, self._cancelled_status(order, report.reason))
             kinds = {"CANCELED": "CANCELED", "EXPIRED_IN_MATCH": "TRADE_PREVENTION"}
-            self._tell(kinds.get(order.status, "EXPIRED"), order, report)
+            self._tell(kinds.get(order.status, "EXPIRED"), order, report, prevented_lots=prevented_lots)
         elif kind == EventKind.REDUCED:
             self._reduce(order, report)
         elif kind in (EventKind.RESTED, EventKind.REPLACED):
@@ -205,9 +209,9 @@ class AccountOrders:
 
     def _reduce(self, order: SpotOrder, report: Report) -> None:
         """Reduces the quantity. The report about an iceberg's reserve, before its cancel, has the cancel's reason and changes no quantity."""
-        order.leaves_lots = report.leaves_lots
-        if report.reason == Reason.SELF_TRADE:
-            self._tell("TRADE_PREVENTION", order, report)
+        prevented_lots = self._set_leaves(order, report)
+        if prevented_lots:
+            self._tell("TRADE_PREVENTION", order, report, prevented_lots=prevented_lots)
         elif report.reason == Reason.NONE and report.qty_lots:
             before, order.qty_lots = order.qty_lots, order.qty_lots - report.qty_lots
             if report.command_id and report.command_id == order.amended_by:  # the reserve of an iceberg came before
@@ -215,6 +219,14 @@ class AccountOrders:
             order.amended_by = report.command_id
             order.amendments.append((before, order.qty_lots, order.update_ms))
             self._tell("REPLACED", order, report)
+
+    @staticmethod
+    def _set_leaves(order: SpotOrder, report: Report) -> int:
+        """Sets the open quantity; returns by how much self-trade prevention has reduced it."""
+        prevented_lots = order.leaves_lots - report.leaves_lots if report.reason == Reason.SELF_TRADE else 0
+        order.leaves_lots = report.leaves_lots
+        order.prevented_lots += prevented_lots
+        return prevented_lots
 
     def _move(self, order: SpotOrder, report: Report) -> None:
         """Applies a REPLACE, which another session of the participant sent, or the next part of an iceberg."""
@@ -252,7 +264,9 @@ class AccountOrders:
             del self.by_client_id[order.record.client_key]
         self.lists.pop(order.record.list_id, None)
 
-    def _tell(self, kind: str, order: SpotOrder, report: Report, trade: OwnTrade | None = None) -> None:
+    def _tell(
+        self, kind: str, order: SpotOrder, report: Report, trade: OwnTrade | None = None, prevented_lots: int = 0
+    ) -> None:
         self.on_execution(
             Execution(
                 kind,
@@ -264,5 +278,6 @@ class AccountOrders:
                 order.status,
                 order.filled_lots,
                 order.filled_amount,
+                prevented_lots,
             )
         )
