@@ -13,6 +13,8 @@ from serl.gateways.fix.instruments import Quoting
 from serl.gateways.fix.interfaces import Owner
 from serl.gateways.fix.session import FixSession
 
+REQUESTS_MAX = 64
+"""Maximum number of simultaneous subscriptions of a session to trading statuses."""
 HALTED, READY, NOT_AVAILABLE = 2, 17, 18
 _STATUSES = {
     Phase.CONTINUOUS: READY, Phase.PRE_OPEN: 21, Phase.OPENING: 22, Phase.INTRADAY: 5, Phase.VOLATILITY: 5, Phase.CLOSING: 5,
@@ -28,7 +30,7 @@ class ReferenceData:
         self, session: FixSession, exchange: AsyncExchange, quotings: dict[str, Quoting], owner: Owner
     ) -> None:
         self._session, self._exchange, self._quotings, self._owner = session, exchange, quotings, owner
-        self._followed: dict[str, str] = {}  # SecurityStatusReqID by symbol
+        self._followed: dict[str, str] = {}  # symbols by SecurityStatusReqID
         self._tasks: set[asyncio.Task[None]] = set()
         self.receivers: dict[str, Callable[[Message], None]] = {
             "x": self._list, "c": self._definition, "e": self._status_request,
@@ -75,12 +77,18 @@ class ReferenceData:
             self._session.business_reject(message, 2, text, request_id)
             return
         if fields["263"] == "2":
-            if self._followed.pop(symbol, None) is not None:
-                self._exchange.unsubscribe("status", symbol)
+            ended = self._followed.pop(request_id, None)
+            if ended is not None and ended not in self._followed.values():
+                self._exchange.unsubscribe("status", ended)
             return
         if fields["263"] == "1":
-            self._followed[symbol] = request_id
-            self._exchange.subscribe("status", symbol)
+            if request_id in self._followed or len(self._followed) >= REQUESTS_MAX:
+                text = f"expected a new SecurityStatusReqID (324), of at most {REQUESTS_MAX} subscriptions, got another; end one"
+                self._session.business_reject(message, 0, text, request_id)
+                return
+            if symbol not in self._followed.values():
+                self._exchange.subscribe("status", symbol)
+            self._followed[request_id] = symbol
         task = asyncio.create_task(self._ask(symbol, request_id))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -99,9 +107,10 @@ class ReferenceData:
         if not isinstance(item, FeedMessage) or not item.topic.startswith("status/"):
             return False
         symbol = item.topic.split("/")[1]
-        if symbol in self._followed and item.message[5]:
-            halted, phase, reason = item.message[5]
-            self._send(symbol, self._followed[symbol], bool(halted), Phase(phase), HaltReason(reason))
+        halted, phase, reason = item.message[5]
+        for request_id, followed in self._followed.items():
+            if followed == symbol:
+                self._send(symbol, request_id, bool(halted), Phase(phase), HaltReason(reason))
         return True
 
     def _send(self, symbol: str, request_id: str, halted: bool, phase: Phase, reason: HaltReason) -> None:

@@ -7,6 +7,7 @@ import pytest
 from serl.exchange.records import CommandKind, HaltReason
 from serl.exchange.request import request_socket
 from serl.exchange.wire import Kind
+from serl.gateways.fix.reference import REQUESTS_MAX
 from tests.gateways.fix.client import FixClient, timestamp
 from tests.gateways.fix.server_fixture import Gateway
 from tests.server_fixture import Served
@@ -150,6 +151,27 @@ def test_trading_status(exchange: Served, alice: FixClient) -> None:
         assert alice.receive("f")["326"] == "17"
     alice.send("e", (324, "s"), (263, 0), (55, "NONE"))
     assert alice.receive("j")["380"] == "2"
+
+
+def test_two_requests_for_the_status_of_a_symbol(exchange: Served, alice: FixClient) -> None:
+    """Before, the second one took the place of the first, and the end of the first ended both."""
+    for request in ("s1", "s2"):
+        alice.send("e", (324, request), (263, 1), (55, "OTHER"))
+        assert alice.receive("f")["324"] == request
+    with request_socket(exchange.endpoint, "admin") as ask:
+        ask(Kind.OPERATE, "", int(CommandKind.HALT), 4, int(HaltReason.NEWS))
+        assert [alice.receive("f")["324"] for _ in range(2)] == ["s1", "s2"]
+        alice.send("e", (324, "s1"), (263, 2), (55, "OTHER"))
+        alice.send("1", (112, "ended"))
+        assert alice.receive("0")["112"] == "ended"
+        ask(Kind.OPERATE, "", int(CommandKind.RESUME), 4)
+        status = alice.receive("f")
+        assert (status["324"], status["326"]) == ("s2", "17")
+    for number in range(REQUESTS_MAX - 1):
+        alice.send("e", (324, f"m{number}"), (263, 1), (55, "GOOG"))
+        alice.receive("f")
+    alice.send("e", (324, "beyond"), (263, 1), (55, "GOOG"))
+    assert alice.receive("j")["379"] == "beyond"
 
 
 def test_a_drop_copy(gateway: Gateway, alice: FixClient) -> None:
