@@ -55,7 +55,7 @@ def _symbols(call: Call) -> list[str] | None:
         return None if one is None else [one]
     try:
         found = json.loads(many)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, list) or not found or not all(isinstance(name, str) for name in found):
         raise BinanceError(

@@ -242,3 +242,9 @@ def test_orders_over_the_websocket_api(gateway: Gateway) -> None:
             stream.connection.send(junk)
             assert stream.receive()["status"] == 400
         assert stream.call("ping")["result"] == {}
+
+
+def test_symbols_that_are_nested_too_deeply(gateway: Gateway) -> None:
+    """Before, an unknown error (500), and a line in the log for each."""
+    answer = gateway.ask("GET", f"/api/v3/ticker/price?symbols={'[' * 20_000}")
+    assert (answer.status, answer.body["code"]) == (400, -1100)
