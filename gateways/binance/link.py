@@ -18,7 +18,7 @@ from serl.clients.session import Report
 from serl.clients.values import Balance
 from serl.exchange.account import Account as Balances
 from serl.exchange.log import log
-from serl.exchange.records import CommandKind, EventFlag, EventKind, Reason
+from serl.exchange.records import CommandKind, EventKind
 from serl.exchange.terms import NO_TERMS, Terms, order
 from serl.exchange.wire import Kind
 from serl.gateways.accounts import GatewayAccount
@@ -28,7 +28,7 @@ from serl.gateways.binance.listing import Listings
 from serl.gateways.binance.order_file import OrderFile, OrderRecord
 from serl.gateways.binance.orders import AccountOrders
 from serl.gateways.binance.pending import PendingIds
-from serl.gateways.binance.session import AccountSession
+from serl.gateways.binance.session import AccountSession, ends_command
 
 REPLY_S = 5.0
 """A command without an answer for this long has an unknown outcome."""
@@ -249,7 +249,7 @@ class AccountLink:
         waiter = self._waiting.get(report.command_id)
         if waiter is not None and (
             report.kind == waiter.last
-            or (not waiter.last and _ends_command(report))
+            or (not waiter.last and ends_command(report))
             or report.kind == EventKind.REJECTED
         ):
             del self._waiting[report.command_id]
@@ -279,6 +279,7 @@ class AccountLink:
         log("binance_refused", f"account {self.account.participant}: {refused}")
         for command_id in self._session.refused(refused):
             self._answered(command_id)
+            self._file.drop(command_id)  # if it was an order, there is none
             if command_id in self._waiting:
                 self._fail(command_id, throttled() if refused.code == "throttled" else away())
 
@@ -406,15 +407,3 @@ def accepted(report: Report) -> Report:
     if report.kind == EventKind.REJECTED:
         raise rejection(report.reason)
     return report
-
-
-def _ends_command(report: Report) -> bool:
-    """Whether no more events of the report's command follow."""
-    kind = report.kind
-    if kind == EventKind.ACCEPTED:
-        return bool(report.flags & EventFlag.RESTING)
-    if kind == EventKind.FILL:
-        return not report.leaves_lots
-    if kind == EventKind.REDUCED:
-        return report.reason == Reason.NONE
-    return kind in (EventKind.RESTED, EventKind.CANCELLED)

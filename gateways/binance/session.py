@@ -3,7 +3,8 @@
 from typing import Any
 
 from serl.clients.errors import RequestRejected, refused_command
-from serl.clients.session import Session
+from serl.clients.session import Report, Session
+from serl.exchange.records import EventFlag, EventKind, Reason
 
 
 class AccountSession(Session):
@@ -23,3 +24,15 @@ class AccountSession(Session):
             return []  # the reports of the oldest ones may be on their way
         message = next((message for command_id, message in self.unanswered.items() if command_id >= first), None)
         return [command_id for command_id, other in self.unanswered.items() if other is message]
+
+
+def ends_command(report: Report) -> bool:
+    """Whether no more events of the report's command follow."""
+    kind = report.kind
+    if kind == EventKind.ACCEPTED:
+        return bool(report.flags & EventFlag.RESTING)
+    if kind == EventKind.FILL:
+        return not report.leaves_lots
+    if kind == EventKind.REDUCED:
+        return report.reason == Reason.NONE
+    return kind in (EventKind.RESTED, EventKind.CANCELLED)
