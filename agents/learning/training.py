@@ -228,7 +228,7 @@ class Training:
                 report(statistics)
         except DivergedError as error:
             path = self.folder / "diverged.safetensors"
-            self._save_checkpoint(path)
+            self._write_checkpoint(path)
             raise DivergedError(f"{error}; the last finite weights are in {path}") from None
         finally:
             policy = self._best_policy()
@@ -241,7 +241,7 @@ class Training:
         learner, total, started = self.learner, self.config.ppo.steps, False
         while learner.steps < steps:
             if not started or self.updates % self.config.checkpoint_updates == 0:
-                self._save_checkpoint(self.folder / CHECKPOINT)
+                self._save_checkpoint()
                 if self.stopping and self.stopping.finished:
                     return
                 learner.reset()
@@ -260,9 +260,16 @@ class Training:
             if self.stopping:
                 statistics["validation_bps"] = self.stopping.last_bps
             yield {**statistics, "steps": learner.steps}
-        self._save_checkpoint(self.folder / CHECKPOINT)
+        self._save_checkpoint()
 
-    def _save_checkpoint(self, path: Path) -> None:
+    def _save_checkpoint(self) -> None:
+        """With early stopping, also scores the policy. This takes a while, so the checkpoint is written before it too."""
+        self._write_checkpoint(self.folder / CHECKPOINT)
+        if self.stopping:
+            self.stopping.at_checkpoint(self.learner.steps, self.learner.network.state_dict())
+            self._write_checkpoint(self.folder / CHECKPOINT)
+
+    def _write_checkpoint(self, path: Path) -> None:
         training: dict[str, Any] = {
             "updates": self.updates,
             "weights": list(self.weights.values) if self.weights else [],
@@ -271,7 +278,6 @@ class Training:
         }
         best: dict[str, Any] = {}
         if self.stopping:
-            self.stopping.at_checkpoint(self.learner.steps, self.learner.network.state_dict())
             training["stopping"], best = self.stopping.state, self.stopping.weights
         checkpoint.save(self.learner, training, path, best)
 

@@ -72,6 +72,28 @@ def test_a_resumed_run_stops_with_the_same_policy(tmp_path: Path) -> None:
         assert torch.equal(tensor, whole.network.state_dict()[name])
 
 
+@pytest.mark.parametrize("updates", [0, 4])
+def test_an_interruption_while_a_policy_is_scored_loses_nothing(tmp_path: Path, updates: int) -> None:
+    """Before the first score there was a policy, but no checkpoint: the run could be neither resumed nor started again."""
+
+    def interrupted(policy: Policy) -> float:
+        if policy.metadata["steps"] == updates * UPDATE:
+            raise KeyboardInterrupt
+        return SCORES[policy.metadata["steps"] // UPDATE]
+
+    whole, folder = run(tmp_path / "whole").run(), tmp_path / "part"
+    folder.mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        Training(CONFIG, [ToyExecution(16)], folder, score=interrupted).run()
+    resumed = run(folder)
+    resumed.resume()
+    assert resumed.updates == updates
+    policy = resumed.run()
+    assert policy.metadata == whole.metadata
+    for mine, theirs in zip(policy.network.state_dict().values(), whole.network.state_dict().values(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
 def test_a_checkpoint_is_scored_once() -> None:
     scores = iter([1.0, 0.5])
     stopping = EarlyStopping(StoppingConfig(patience=1), lambda: next(scores))
