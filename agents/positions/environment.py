@@ -102,14 +102,14 @@ class PositionVectorEnv(VectorEnv, ABC):
         self.step_numbers += 1
         until_ns = self.episodes["start_ns"] + self.step_numbers * self.episodes["interval_ns"]
         market.step(decisions, until_ns)
-        lots = market.fills["lots"].astype(float)
+        lots, held = market.fills["lots"].astype(float), self.inventory  # before positions are closed
         done = self.step_numbers == self.episodes["steps"]
         if np.any(done):
             self.ledger.hold(market.positions)
             market.flatten(np.flatnonzero(done))
             lots[done] += market.fills["lots"][done]
         change = self.ledger.record(market.frames, market.positions, lots)
-        penalty = self._settings.inventory_penalty * self.inventory**2 * self.episodes["interval_ns"] / SECOND_NS
+        penalty = self._settings.inventory_penalty * held**2 * self.episodes["interval_ns"] / SECOND_NS
         rewards = change / self._settings.unit_lots - penalty
         self._observer.record(self.ledger.mid)
         observations = self.observe()

@@ -150,6 +150,17 @@ def test_the_penalty_is_that_of_the_squared_inventory() -> None:
     without.close()
 
 
+def test_the_penalty_counts_the_last_interval_too() -> None:
+    """The position is closed at its end; it was taken for none that was held."""
+    totals = []
+    for penalty in (0.0, 0.5):
+        env = made(1, duration_s=3, inventory_penalty=penalty)
+        env.reset(seed=2)
+        totals.append(sum(env.step([LONG])[1][0] for _ in range(3)))
+        env.close()
+    assert totals[0] - totals[1] == pytest.approx(3 * 0.5)
+
+
 def test_a_position_in_the_last_interval_counts_and_is_closed() -> None:
     env = made(1, duration_s=1)
     env.reset(seed=1)
