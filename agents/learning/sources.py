@@ -121,11 +121,13 @@ def _part(parts: Any, part: str, what: str) -> Any:
 
 def shares_time(source: Source, part: str, trained: dict[str, Any]) -> bool:
     """Whether orders of a part may overlap in time with those of a training (see `Source.learnt_in`)."""
-    stretches = source.learnt_in(trained)
+    stretches: dict[int, list[tuple[int, int]]] = {}
+    for day, start_ns, end_ns in source.learnt_in(trained):
+        stretches.setdefault(day, []).append((start_ns, end_ns))
     return bool(stretches) and any(
-        hours.day == day and hours.start_ns < end_ns and start_ns < hours.end_ns
+        hours.start_ns < end_ns and start_ns < hours.end_ns
         for hours in source.hours(part)
-        for day, start_ns, end_ns in stretches
+        for start_ns, end_ns in stretches.get(hours.day, ())
     )
 
 

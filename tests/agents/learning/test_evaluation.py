@@ -3,11 +3,15 @@
 import dataclasses
 import json
 from pathlib import Path
+from time import process_time
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 
 from serl import tables
+from serl.agents.execution.environment.episodes import Hours
 from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.observation import Scales
 from serl.agents.execution.environment.records import EPISODE
@@ -37,6 +41,7 @@ from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.networks import ActorCritic
 from serl.agents.learning.policy import Policy
+from serl.agents.learning.sources import Source, shares_time
 from serl.agents.learning.table import Section, comma_separated, markdown, write_tables
 from serl.agents.realism.distances import CLUSTERS_MIN
 from serl.agents.students_t import expanded
@@ -301,6 +306,20 @@ def test_a_policy_is_not_compared_on_the_part_in_which_it_was_trained(kind: str,
         Scenario(folds.model_copy(update={"part": "fold"})).check_not_trained_on(learnt)
         with pytest.raises(ConfigError, match="trained in the part train"):
             Scenario(folds.model_copy(update={"part": "fold", "fold": 1})).check_not_trained_on(learnt)
+
+
+def test_many_days_are_soon_compared_with_those_of_a_training() -> None:
+    """Thousands of stock-days: every pair was looked at."""
+    days = 5000
+    source = SimpleNamespace(
+        learnt_in=lambda trained: [(day, 0, 60) for day in range(days)],
+        hours=lambda part: [Hours(day, 60, 120, 1.0) for day in range(days)],
+    )
+    before = process_time()
+    assert not shares_time(cast(Source, source), "test", {})
+    assert process_time() - before < 0.3
+    source.hours = lambda part: [Hours(days - 1, 59, 120, 1.0)]
+    assert shares_time(cast(Source, source), "test", {})
 
 
 @pytest.mark.long
