@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -91,7 +91,11 @@ def export(
     scales = scenario.fit_scales()
     contenders = [parse_contender(text, scenario, volume_curve) for text in policies]
     recordings = _record(scenario, scales, contenders, orders, seed)
-    about = {"part": part, "policies": list(policies), "seed": seed, "orders": orders, "data": [scenario.describe()]}
+    files: list[Any] = [one.policy for one in contenders if one.policy.interface is not None]
+    learnt = [data for policy in files for data in policy.metadata.get("data", [])]  # a clone learns from these too
+    about = {
+        "part": part, "policies": list(policies), "seed": seed, "orders": orders, "data": [scenario.describe(), *learnt],
+    }  # fmt: skip
     write_dataset(place, recordings, scenario.env(scales), scenario.config, about)
     for recording in recordings:
         returns = recording.rewards.sum(axis=1)

@@ -33,6 +33,8 @@ from serl.history.generate import generate_day
 
 ORDERS, STEPS = 40, 6
 SETTINGS = {"hours": "09:35-10:25", "duration_s": 60, "interval_s": 10}
+LEARNT = {"data": "other.day", "fingerprint": "0"}
+"""What the recorded policy was trained on."""
 
 
 def invoke(command: object, *arguments: object) -> Result:
@@ -48,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     env = Scenario(config(made, environments=1, actions="paced", offset_ticks=3)).env(Scales(depth_lots=77.0))
     interface = Interface.from_env(env)
     network = ActorCritic(NetworkConfig(), len(interface.names), interface.low, interface.high, 5)
-    Policy(network, interface, {"seed": 5, "steps": 0, "data": []}).save(made / "paced.safetensors")
+    Policy(network, interface, {"seed": 5, "steps": 0, "data": [LEARNT]}).save(made / "paced.safetensors")
     return made
 
 
@@ -155,6 +157,8 @@ def test_a_clone_is_a_policy(folder: Path, dataset: minari.MinariDataset) -> Non
     policy = load_policy(folder / "clone" / "policy.safetensors")
     assert policy.metadata["cloned"]["episodes"] == 2 * ORDERS
     scenario = Scenario(config(folder))
+    assert policy.metadata["data"][0]["data"] == "a.day"
+    assert LEARNT in policy.metadata["data"], "the clone has learnt from what the policies had learnt from"
     outcome = execute_orders(
         scenario.env_for(policy, "hybrid"), policy, scenario.sampler.sample(np.random.default_rng(1), 8)
     )
