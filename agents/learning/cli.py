@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from serl.agents.learning.cli_market import FILE, FOLDER, FORECASTER
+from serl.agents.learning.cli_market import FILE, FOLDER, FORECASTER, check_used
 from serl.agents.learning.settings import SEED_MAX
 from serl.cluster import LOCAL, on_option
 
@@ -53,6 +53,7 @@ def train(
         settings = training.load_config(config) if config else training.TrainingConfig()
         if parts is not None and settings.algorithm != "ppo":
             raise click.UsageError(f"expected algorithm ppo for --parts, got {settings.algorithm}; leave it out")
+        check_used((settings.market.kind,), data)
         given = (("steps", steps), ("seed", seed), ("rollout_parts", parts))
         overrides = {name: value for name, value in given if value is not None}
         market = with_overrides(settings.market, {"data": [*map(str, data)] or None, "forecaster": forecaster})

@@ -18,6 +18,7 @@ from serl.agents.learning.cli_market import (
     MARKET,
     POPULATION_OPTION,
     SEED,
+    check_used,
     market_settings,
 )
 from serl.agents.learning.settings import SEED_MAX
@@ -87,7 +88,9 @@ def export(
         "data": [*map(str, data)] or None, "population": population, "kind": kind, "part": part, "fills": fills,
         "answers": answers, "hours": hours,
     }  # fmt: skip
-    scenario = recorded_scenario(with_overrides(market_settings(config), overrides))
+    market = with_overrides(market_settings(config), overrides)
+    check_used((market.kind,), data, population)
+    scenario = recorded_scenario(market)
     scales = scenario.fit_scales()
     contenders = [parse_contender(text, scenario, volume_curve) for text in policies]
     recordings = _record(scenario, scales, contenders, orders, seed)

@@ -19,6 +19,7 @@ from serl.agents.learning.cli_market import (
     MARKET,
     POPULATION_OPTION,
     SEED,
+    check_used,
     market_settings,
 )
 from serl.agents.learning.market_config import FILLS_BEFORE
@@ -89,8 +90,10 @@ def evaluate(
         "fills": fills,
         "forecaster": forecaster,
     }
+    kinds = kinds or (market.kind,)
+    check_used(kinds, data, population)
     sections = []
-    for kind, answer in itertools.product(kinds or (market.kind,), answers or (market.answers,)):
+    for kind, answer in itertools.product(kinds, answers or (market.answers,)):
         evaluation, provenance = _evaluate_market(
             with_overrides(market, overrides | {"kind": kind, "answers": answer}),
             policies,

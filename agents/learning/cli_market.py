@@ -1,11 +1,13 @@
 """Options of the commands that work orders in a market: `serl evaluate` and `serl episodes`."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from serl.agents.traders.builtin import POPULATION
+from serl.exchange.errors import ConfigError
 
 if TYPE_CHECKING:
     from serl.agents.learning.market_config import MarketConfig
@@ -43,6 +45,19 @@ CURVE = click.option(
 SEED = click.option(
     "--seed", default=1, show_default=True, type=click.IntRange(min=0), help="Seed of the parent orders."
 )
+
+
+def check_used(kinds: Sequence[str], data: Sequence[Path], population: str | None = None) -> None:
+    """Raises ConfigError for --market or --population if no market of these kinds uses it."""
+    if data and set(kinds) == {"dynamic"}:
+        raise ConfigError(
+            f"--market: expected a static or a replay market, got dynamic; leave {data[0]} out, whose data simulated traders do not use, or choose "
+            "another market"
+        )
+    if population and "dynamic" not in kinds:
+        raise ConfigError(
+            f"--population: expected a dynamic market, got {' and '.join(kinds)}; leave {population} out, or give --kind dynamic"
+        )
 
 
 def market_settings(config: Path | None) -> "MarketConfig":

@@ -187,6 +187,11 @@ def test_an_output_that_is_a_file_is_refused_at_once(
     assert "is a file" in refused(*command, "--output", str(tmp_path / "notes"))
 
 
+def test_data_that_simulated_traders_would_ignore_are_refused(refused: Callable[..., str], tmp_path: Path) -> None:
+    command = ("train", "dynamic", "--market", "a.day", "--steps", "1", "--output", str(tmp_path / "run"))
+    assert "--market: expected a static or a replay market, got dynamic; " in refused(*command)
+
+
 def test_decisions_between_bars_are_refused(tmp_path: Path, refused: Callable[..., str]) -> None:
     path = write(tmp_path / "a.parquet", rows())
     (tmp_path / "odd.yaml").write_text("market: {kind: static, interval_s: 90, duration_s: 180}")
@@ -210,6 +215,8 @@ def test_decisions_between_bars_are_refused(tmp_path: Path, refused: Callable[..
         ),
         (["--kind", "dynamic", "--population", "small", "--part", "unseen"], "train, validation, test"),
         (["--kind", "dynamic", "--population", "nobody"], "nobody"),
+        (["--kind", "dynamic", "--market", "a.day"], "--market: expected a static or a replay market, got dynamic; "),
+        (["--population", "small", "--market", "a.day"], "--population: expected a dynamic market, got replay; "),
     ],
 )
 def test_invalid_evaluations_are_one_line(refused: Callable[..., str], arguments: list[str], message: str) -> None:
