@@ -92,16 +92,13 @@ def evaluate(
     }
     kinds = kinds or (market.kind,)
     check_used(kinds, data, population)
+    markets = [
+        with_overrides(market, overrides | {"kind": kind, "answers": answer})
+        for kind, answer in itertools.product(kinds, answers or (market.answers,))
+    ]
     sections = []
-    for kind, answer in itertools.product(kinds, answers or (market.answers,)):
-        evaluation, provenance = _evaluate_market(
-            with_overrides(market, overrides | {"kind": kind, "answers": answer}),
-            policies,
-            volume_curve,
-            episodes,
-            seed,
-            on or LOCAL,
-        )
+    for one in markets:
+        evaluation, provenance = _evaluate_market(one, policies, volume_curve, episodes, seed, on or LOCAL)
         Console().print(terminal_table(evaluation))
         click.echo(f"{terminal_note(evaluation, output)}\n{provenance}\n")
         sections.append(Section(evaluation, provenance))

@@ -215,6 +215,10 @@ def test_decisions_between_bars_are_refused(tmp_path: Path, refused: Callable[..
         ),
         (["--kind", "dynamic", "--population", "small", "--part", "unseen"], "train, validation, test"),
         (["--kind", "dynamic", "--population", "nobody"], "nobody"),
+        (  # before the first market is opened, whose table would be lost
+            ["--kind", "replay", "--kind", "static", "--answers", "fitted", "--market", "a.day"],
+            "expected none in a static market",
+        ),
         (["--kind", "dynamic", "--market", "a.day"], "--market: expected a static or a replay market, got dynamic; "),
         (["--population", "small", "--market", "a.day"], "--population: expected a dynamic market, got replay; "),
     ],
