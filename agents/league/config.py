@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from serl.agents.execution.environment.episodes import RandomOrders
 from serl.agents.learning.market_config import DURATION_S_MAX, MarketConfig, Part
-from serl.agents.learning.settings import LearningSettings
+from serl.agents.learning.settings import LearningSettings, check_latency
 from serl.agents.learning.sources import Source, open_source
 from serl.agents.making.config import MakingConfig
 
@@ -34,6 +34,7 @@ class LeagueConfig(LearningSettings):
             raise ValueError(
                 f"duration_s: expected a multiple of interval_s ({self.interval_s:g}), got {self.duration_s:g}"
             )
+        check_latency(self.latency_us, self.interval_s / self.ratio)
         return self
 
     def making(self, part: Part) -> MakingConfig:

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, ValidationInfo, model_validator
 
-from serl.agents.learning.settings import SAVED, LearningSettings
+from serl.agents.learning.settings import SAVED, LearningSettings, check_latency
 from serl.exchange.config import RECORDED_HOURS, time_of_day_ns
 from serl.exchange.errors import ConfigError
 from serl.exchange.invalid import describe_invalid
@@ -100,6 +100,11 @@ class MarketConfig(LearningSettings):
             raise ValueError(
                 f"answers: expected none in a {self.kind} market, got {self.answers}; only a replay can answer"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _commands_arrive_before_the_next(self) -> "MarketConfig":
+        check_latency(self.latency_us, self.interval_s)
         return self
 
     def absolute(self) -> "MarketConfig":

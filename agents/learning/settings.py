@@ -11,6 +11,15 @@ SEED_MAX = 2**63 - 1
 """PyTorch's generators take a signed 64-bit seed."""
 
 
+def check_latency(latency_us: float, interval_s: float) -> None:
+    """Raises ValueError for a latency above the interval between two decisions, because a market that steps by decisions would silently cut it."""
+    if round(latency_us * 1e3) > round(interval_s * 1e9):
+        raise ValueError(
+            f"expected latency_us of at most the {interval_s:g} s between two decisions, because commands arrive before the next one, got {latency_us:g}; "
+            "set a longer interval or a shorter latency"
+        )
+
+
 class LearningSettings(BaseModel):
     """Immutable settings that reject unknown names. A renamed setting raises an error that gives its new name."""
 

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError, model_validator
 from serl.agents.execution.environment.episodes import SECOND_NS, Hours, RandomOrders
 from serl.agents.execution.environment.hours import WARM_UP_S
 from serl.agents.execution.environment.state_cache import MB_PER_DAY
-from serl.agents.learning.settings import LearningSettings
+from serl.agents.learning.settings import LearningSettings, check_latency
 from serl.agents.learning.sources import FIRST_SEEDS
 from serl.agents.positions.market import PositionMarket
 from serl.agents.signals.forecaster_file import read_forecaster
@@ -48,6 +48,7 @@ class PositionConfig(LearningSettings):
             raise ValueError(
                 f"expected duration_s of at least interval_s ({self.interval_s:g}), got {self.duration_s:g}"
             )
+        check_latency(self.latency_us, self.interval_s)
         return self
 
 

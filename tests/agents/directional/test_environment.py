@@ -250,6 +250,7 @@ def test_gymnasium_is_content(actions: str) -> None:
         ({"inventory_lots_max": 600_000}, "inventory_lots_max: .* got 600000"),
         ({"inventory_penalty": -1}, "inventory_penalty"),
         ({"duration_s": 0.5}, "expected duration_s of at least interval_s"),
+        ({"latency_us": 1_000_001}, r"expected latency_us of at most the 1 s between two decisions, .* got 1e\+06"),
         ({"duration_s": 1e6}, "of continuous trading, got less"),
         ({"quote_lots": 1}, "quote_lots"),
         ({"part": "unseen"}, "part"),

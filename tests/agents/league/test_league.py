@@ -279,6 +279,9 @@ def test_bad_settings() -> None:
         LeagueMarket(load_population("pair"), 1)
     with pytest.raises(ValueError, match=r"duration_s: expected a multiple of interval_s \(10\), got 25"):
         LeagueConfig(duration_s=25)
+    with pytest.raises(ValueError, match="expected latency_us of at most the 1 s between two decisions"):
+        LeagueConfig(latency_us=2e6)
+    assert LeagueConfig(latency_us=1e6).making("train").latency_us == 1e6
 
 
 @pytest.mark.parametrize(("duration_s", "interval_s"), [(60, 0.1), (3, 0.3), (300, 10)])

@@ -135,6 +135,7 @@ def test_interrupted_and_resumed(folder: Path) -> None:
         ("ppo: {clip: -1}", "ppo.clip"),
         ("agents: 3", "agents"),
         ("market: {hours: noon}", "market.hours"),
+        ("market: {latency_us: 10000001}", "expected latency_us of at most the 10 s between two decisions"),
         ("ppo: {seed: 9223372036854775808}", "ppo.seed"),
         ("{algorithm: opd, opd: {seed: 9223372036854775808}}", "opd.seed"),
     ],
