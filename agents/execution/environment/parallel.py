@@ -85,6 +85,8 @@ class ExecutionParallelEnv(ParallelEnv[str, Any, Any]):
         assert random is not None, "reset sets the generator"
         if not self.shared:
             rows = sampler.sample(random, count).copy()
+            while np.any(other := rows["day"] != rows["day"][0]):  # sizes depend on the day's volume
+                rows[other] = sampler.sample(random, int(other.sum()))
             for name in WINDOW:
                 rows[name] = rows[name][0]
             return rows

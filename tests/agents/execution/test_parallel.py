@@ -1,5 +1,6 @@
 """Several agents in one book: against an agent alone, by hand, and under PettingZoo's tests."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -152,6 +153,22 @@ def test_own_orders_have_one_window_and_own_rewards(day: Day, sampler: RandomOrd
     assert len(set(rewards.values())) > 1
     with pytest.raises(ConfigError, match="one book, got 2 books"):
         ExecutionParallelEnv(ReplayMarket([day], 2, 2), sampler)
+
+
+def test_own_orders_are_sized_by_the_volume_of_their_day(day: Day) -> None:
+    """Of days with different volumes, each agent's order had the size of another day, or was refused."""
+    busy = trading_hours(day)
+    quiet = dataclasses.replace(busy, day=1, volume_lots_per_s=busy.volume_lots_per_s / 20)
+    orders = RandomOrders([busy, quiet], duration_s=100, share_min=0.1, share_max=0.1)
+    env = ExecutionParallelEnv(ReplayMarket([day, day], 1, 3), orders, shared=False)
+    seen = set()
+    for seed in range(8):
+        env.reset(seed=seed)
+        episodes = env.vector.accounts.episodes
+        number = int(episodes["day"][0])
+        assert episodes["qty_lots"].tolist() == [round(0.1 * (busy, quiet)[number].volume_lots_per_s * 100)] * 3
+        seen.add(number)
+    assert seen == {0, 1}
 
 
 def test_messages_are_numbers(day: Day, sampler: RandomOrders) -> None:
