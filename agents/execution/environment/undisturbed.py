@@ -69,7 +69,7 @@ class UndisturbedMids:
         stretches = sorted({(one.day, one.start_ns, one.end_ns) for one in hours})
         days, starts, ends = (np.array(column) for column in zip(*stretches, strict=True))
         episodes = np.zeros(len(days), EPISODE)
-        episodes["day"], episodes["sign"], episodes["qty_lots"] = days, 1, 1
+        episodes["day"], episodes["sign"], episodes["qty_lots"] = days, 1, hours[0].lot_multiple
         episodes["start_ns"], episodes["interval_ns"] = starts, interval_ns
         episodes["steps"] = (ends - starts) // interval_ns
         ticks = np.full((len(days), int(episodes["steps"].max()) + 1), np.nan)

@@ -83,6 +83,13 @@ def test_an_evaluation_tells_the_fees(tmp_path: Path) -> None:
     assert "fees" not in found[0]
 
 
+def test_the_market_without_us_is_run_in_a_market_with_lots(tmp_path: Path) -> None:
+    """With an order of one lot, which is no multiple of 10, the reward `undisturbed` ended in an error about a quantity that nobody gave."""
+    env = Scenario(market(tmp_path, {"lot_multiple": 10}, reward="undisturbed")).env(Scales())
+    env.reset(seed=1)
+    assert np.isfinite(env.step(env.action_space.sample())[1]).all()
+
+
 def test_teams_share_orders_in_whole_multiples_of_lots(tmp_path: Path) -> None:
     """Half of an order of 110 lots is no multiple of 10, which the market refuses."""
     env = Scenario(market(tmp_path, {"lot_multiple": 10}), agents=2).env(Scales())
