@@ -22,6 +22,7 @@ from serl.agents.execution.environment.account import mids
 from serl.agents.execution.environment.episodes import Hours
 from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.records import CHILD, EPISODE
+from serl.agents.execution.environment.replay import ReplayMarket
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
 
@@ -64,7 +65,7 @@ class UndisturbedMids:
 
     @classmethod
     def run(cls, market: ExecutionMarket, hours: Sequence[Hours], interval_s: float) -> "UndisturbedMids":
-        """Runs the market through all hours without our orders, as many stretches at a time as there are environments."""
+        """Runs the market through all hours without our orders, as many stretches at a time as there are books."""
         interval_ns = round(interval_s * SECOND_NS)
         stretches = sorted({(one.day, one.start_ns, one.end_ns) for one in hours})
         days, starts, ends = (np.array(column) for column in zip(*stretches, strict=True))
@@ -73,23 +74,25 @@ class UndisturbedMids:
         episodes["start_ns"], episodes["interval_ns"] = starts, interval_ns
         episodes["steps"] = (ends - starts) // interval_ns
         ticks = np.full((len(days), int(episodes["steps"].max()) + 1), np.nan)
-        for first in range(0, len(days), market.count):
-            rows = np.arange(first, min(first + market.count, len(days)))
-            ticks[rows] = _run_stretches(market, episodes[rows], ticks.shape[1])
+        agents = market.agents if isinstance(market, ReplayMarket) else 1
+        books = market.count // agents
+        for first in range(0, len(days), books):
+            rows = np.arange(first, min(first + books, len(days)))
+            ticks[rows] = _run_stretches(market, agents, episodes[rows], ticks.shape[1])
         return cls(days, starts, interval_ns, ticks)
 
 
-def _run_stretches(market: ExecutionMarket, episodes: Rows, columns: int) -> NDArray[np.float64]:
-    """(n, columns) mids of n stretches, at most one for each environment."""
+def _run_stretches(market: ExecutionMarket, agents: int, episodes: Rows, columns: int) -> NDArray[np.float64]:
+    """(n, columns) mids of n stretches, at most one for each book, which `agents` share."""
     count = len(episodes)
-    every = episodes[np.minimum(np.arange(market.count), count - 1)]
+    every = episodes[np.minimum(np.arange(market.count) // agents, count - 1)]
     market.reset(np.arange(market.count), every)
     ticks = np.full((count, columns), np.nan)
-    ticks[:, 0] = mids(market.frames)[:count]
+    ticks[:, 0] = mids(market.frames)[::agents][:count]
     for step in range(1, columns):
         until_ns = every["start_ns"] + np.minimum(step, every["steps"]) * every["interval_ns"]
         market.step(np.zeros(market.count, CHILD), until_ns)
-        now, running = mids(market.frames)[:count], step <= episodes["steps"]
+        now, running = mids(market.frames)[::agents][:count], step <= episodes["steps"]
         ticks[running, step] = np.where(np.isnan(now), ticks[:, step - 1], now)[running]
     return ticks
 

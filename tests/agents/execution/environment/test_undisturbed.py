@@ -6,6 +6,7 @@ import pytest
 from serl.agents.execution.environment.account import mids
 from serl.agents.execution.environment.dynamic import DynamicMarket
 from serl.agents.execution.environment.episodes import Hours, RandomOrders
+from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.rewards import ScheduleAdvantage
 from serl.agents.execution.environment.static import StaticBook
 from serl.agents.execution.environment.undisturbed import UndisturbedAdvantage, UndisturbedMids
@@ -50,6 +51,17 @@ def test_stretches_of_a_day_have_intervals_of_their_own() -> None:
     episodes["start_ns"][0] += 1
     with pytest.raises(ConfigError, match="expected orders that begin at a multiple of 10 s after their hours"):
         paths.at(episodes, np.zeros(N, np.int64))
+
+
+def test_agents_that_share_a_book_have_the_mids_of_one() -> None:
+    """Days were given to single agents, which the market of a team refuses."""
+    days = [generate_day(seed, start_ns=START_NS - 10**9, end_ns=END_NS + 10**9) for seed in (1, 2, 3)]
+    hours = [Hours(day, START_NS, END_NS, 20.0) for day in range(3)]
+    alone, together = (
+        UndisturbedMids.run(ReplayMarket(days, 2, agents), hours, INTERVAL_S).ticks for agents in (1, 2)
+    )
+    np.testing.assert_array_equal(alone, together)
+    assert np.isfinite(alone).all()
 
 
 def test_it_sums_to_the_shortfall_less_that_of_even_slices_without_our_orders() -> None:
