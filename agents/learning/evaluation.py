@@ -288,21 +288,18 @@ def bootstrap_estimates(
     all draws are between the smallest and the largest, and the true value is so in only 75 % of cases."""
     random = np.random.Generator(np.random.PCG64(seed))
     members = [np.flatnonzero(clusters == cluster) for cluster in np.unique(clusters)]
-    draws = [
-        np.concatenate([members[index] for index in random.integers(len(members), size=len(members))])
-        for _ in range(BOOTSTRAPS)
-    ]
+    found: dict[str, list[float]] = {name: [] for name in names if MEASURES[name][0] in columns}
+    for _ in range(BOOTSTRAPS):
+        draw = np.concatenate([members[index] for index in random.integers(len(members), size=len(members))])
+        for name, resampled in found.items():
+            column, measure = MEASURES[name]
+            resampled.append(_finite_measure(measure, columns[column][draw]))
     result = {}
-    for name in names:
-        column, measure = MEASURES[name]
-        if column not in columns:
-            continue
-        values = columns[column]
-        resampled = [_finite_measure(measure, values[draw]) for draw in draws]
+    for name, resampled in found.items():
         finite = [value for value in resampled if np.isfinite(value)]
         enough = len(finite) > 0 and len(members) >= clusters_min
         low, high = np.quantile(finite, expanded(len(members))) if enough else (np.nan, np.nan)
-        result[name] = Estimate(_finite_measure(measure, values), float(low), float(high))
+        result[name] = Estimate(measured(name, columns), float(low), float(high))
     return result
 
 
