@@ -7,6 +7,7 @@ days, long gaps) or without volume (trading halts) are dropped and counted. A mi
 """
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ BARS_MIN = 0.8
 UNITS_SHARE = 1e-3
 """How far beyond the range of its bar a VWAP may be for rounding, as a share of the price."""
 MINUTE_NS = 60_000_000_000
+SORTED_DATE = re.compile(r"\d{4}-?\d{2}-?\d{2}(?!\d)")
+"""A date whose order as text is that of time."""
 NUMBERS = ("open", "high", "low", "close", "volume")
 
 
@@ -56,6 +59,11 @@ def read_bars(path: Path, tick_size: float = 0.01) -> BarTable:
     if missing:
         raise DataError(f"{path}: expected the columns {', '.join(expected)}; {', '.join(missing)} are missing")
     (symbols, symbol), (dates, date), (times, time) = (_codes(table[name]) for name in ("symbol", "date", time_name))
+    for text in dates:
+        if not SORTED_DATE.match(text):
+            raise DataError(
+                f"{path}: date: expected dates like 2020-01-31, by whose order training and test are split, got {text!r}; convert them"
+            )
     values = np.stack([table[name].to_numpy().astype(float) for name in NUMBERS], axis=1)
     amount = table["amount"].to_numpy().astype(float) if "amount" in table.column_names else None
     opened, high, low, close, volume = values.T

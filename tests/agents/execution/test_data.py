@@ -1,5 +1,6 @@
 """Reading bars, splitting them, fingerprints."""
 
+import datetime
 import itertools
 import json
 from pathlib import Path
@@ -112,6 +113,22 @@ def test_an_amount_in_other_units_than_the_volume_is_refused(tmp_path: Path, fac
     table["volume"] = [factor * float(str(volume)) for volume in table["volume"]]
     with pytest.raises(DataError, match=r"amount: expected amount / volume within .* 9\.9 to 10\.2; multiply amount"):
         read_bars(write(tmp_path / "bars.parquet", table))
+
+
+@pytest.mark.parametrize("form", ["1/{}/2020", "{}.1.2020", "{}"])
+def test_dates_whose_order_as_text_is_not_that_of_time_are_refused(tmp_path: Path, form: str) -> None:
+    """The tenth came before the second, so that training had dates after those of the test."""
+    table = rows()
+    table["date"] = [form.format(int(str(date)[-2:])) for date in table["date"]]
+    with pytest.raises(DataError, match="date: expected dates like 2020-01-31"):
+        bar_dataset(write(tmp_path / "a.parquet", table))
+
+
+def test_dates_may_be_numbers_or_of_a_type_of_their_own(tmp_path: Path) -> None:
+    table, days = rows(), [datetime.date.fromisoformat(str(date)) for date in rows()["date"]]
+    for dates in ([int(day.strftime("%Y%m%d")) for day in days], days, [np.datetime64(day, "ns") for day in days]):
+        table["date"] = list(dates)
+        assert len(bar_dataset(write(tmp_path / "a.parquet", table)).table.dates) == DATES
 
 
 def test_dates_and_unseen_stocks_are_never_trained_and_tested_on(tmp_path: Path) -> None:
