@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.spaces import Box
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
 from serl.agents.learning.adam import Adam
-from serl.agents.learning.errors import DivergedError
+from serl.agents.learning.errors import DivergedError, LearningError
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.networks import ActorCritic
 from serl.agents.learning.parallel_rollouts import ParallelCollector
@@ -22,6 +23,15 @@ MakeCollector = Callable[[int, ActorCritic], ParallelCollector]
 
 def _mean(values: Any) -> float:
     return float(values.mean()) if len(values) else math.nan
+
+
+def _require_box(env: VectorEnv) -> None:
+    """Raises LearningError unless the actions of an environment are numbers between bounds."""
+    space = env.single_action_space
+    if not isinstance(space, Box) or not space.is_bounded():
+        raise LearningError(
+            f"PPO: expected actions in a Box with finite bounds, got {space}; choose continuous actions in the environment's settings, or wrap it"
+        )
 
 
 class PPO:
@@ -37,6 +47,8 @@ class PPO:
         """make_collector: makes a collector of an environment's parts, given its number, to use instead of collecting in `envs`."""
         torch.set_num_threads(config.threads)
         self.config, self.envs = config, list(envs)
+        for env in envs:
+            _require_box(env)
         box, space = envs[0].single_action_space, envs[0].single_observation_space
         self.network = self._build_network(network, space.shape[0], box.low, box.high)
         self.optimiser = Adam(self.network.vector, self.network.gradient, self.network.group_sizes)

@@ -5,11 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box, Discrete, Space
 
 from benchmarks.toy import ToyExecution
 from serl.agents.execution.environment.interface import Interface
 from serl.agents.learning.adam import Adam, flatten
-from serl.agents.learning.errors import DivergedError
+from serl.agents.learning.errors import DivergedError, LearningError
 from serl.agents.learning.network_config import Kind, NetworkConfig
 from serl.agents.learning.perceptron import Perceptron
 from serl.agents.learning.policy import Policy
@@ -44,6 +45,15 @@ def mean_return(made: PPO, env: ToyExecution, steps: int) -> float:
         observations, rewards, *_ = env.step(policy.predict(observations))
         total += rewards
     return float(total.mean())
+
+
+@pytest.mark.parametrize("space", [Discrete(5), Box(-np.inf, np.inf, (1,))])
+def test_actions_outside_a_finite_box_are_refused(space: Space[Any]) -> None:
+    """Of `serl/Directional-v0` they are discrete by default."""
+    env = ToyExecution(2)
+    env.single_action_space = space
+    with pytest.raises(LearningError, match=r"expected actions in a Box with finite bounds, got .*; choose"):
+        PPO([env], PPOConfig(), NetworkConfig())
 
 
 def test_minibatches_of_sequences_are_at_most_as_many_as_environments() -> None:
