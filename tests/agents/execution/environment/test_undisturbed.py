@@ -57,9 +57,7 @@ def test_agents_that_share_a_book_have_the_mids_of_one() -> None:
     """Days were given to single agents, which the market of a team refuses."""
     days = [generate_day(seed, start_ns=START_NS - 10**9, end_ns=END_NS + 10**9) for seed in (1, 2, 3)]
     hours = [Hours(day, START_NS, END_NS, 20.0) for day in range(3)]
-    alone, together = (
-        UndisturbedMids.run(ReplayMarket(days, 2, agents), hours, INTERVAL_S).ticks for agents in (1, 2)
-    )
+    alone, together = (UndisturbedMids.run(ReplayMarket(days, 2, agents), hours, INTERVAL_S).ticks for agents in (1, 2))
     np.testing.assert_array_equal(alone, together)
     assert np.isfinite(alone).all()
 
