@@ -1,9 +1,11 @@
 """One call with retries for rate limits, server errors, lost connections and malformed replies."""
 
+import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import openai
@@ -42,6 +44,8 @@ class Reply:
 
 REPLY_BYTES_MAX = 2**25
 """Maximum size of a reply; a long answer with log-probabilities has a few MB."""
+EXPLANATION_BYTES_MAX = 2**16
+"""Number of bytes that are read of the body of an error or a redirect."""
 REACH_S = 10.0
 """Seconds within which an endpoint must answer at all before a run starts."""
 
@@ -50,14 +54,21 @@ Ask = Callable[[dict[str, Any], list[dict[str, Any]]], Reply]
 
 
 def connect(endpoint: Endpoint) -> openai.OpenAI:
-    """An OpenAI client without retries of its own."""
-    return openai.OpenAI(base_url=endpoint.base_url, api_key=endpoint.key(), timeout=endpoint.timeout_s, max_retries=0)
+    """An OpenAI client without retries of its own, whose replies are limited in time and size."""
+
+    def limit(response: Any) -> None:
+        response.iter_bytes = partial(_body, response, response.iter_bytes, endpoint.timeout_s)
+
+    http_client = openai.DefaultHttpxClient(event_hooks={"response": [limit]})
+    return openai.OpenAI(
+        base_url=endpoint.base_url, api_key=endpoint.key(), timeout=endpoint.timeout_s, max_retries=0, http_client=http_client
+    )  # fmt: skip
 
 
 def require_reachable(endpoint: Endpoint) -> None:
     """Raises EndpointUnreachableError if nothing answers at the endpoint's address. Any answer will do, even a refusal to list models."""
     try:
-        with connect(endpoint).with_options(timeout=REACH_S).models.with_streaming_response.list():
+        with connect(endpoint.model_copy(update={"timeout_s": REACH_S})).models.with_streaming_response.list():
             return
     except (openai.APIConnectionError, UnicodeError) as error:  # UnicodeError: the host name is too long to look up
         raise EndpointUnreachableError(
@@ -87,7 +98,7 @@ def ask_with_retries(
     """
     for attempt in range(endpoint.attempts_max):
         try:
-            return _reply(connection, request, endpoint.timeout_s)
+            return _reply(connection, request)
         except Exception as error:
             failure = _failure_name(error)
             if failure is None:
@@ -138,12 +149,12 @@ def _text(error: Exception) -> str:
     return f"{error}{cause}"[:500].encode(errors="replace").decode()  # a lone surrogate cannot be stored
 
 
-def _reply(connection: openai.OpenAI, request: dict[str, Any], timeout_s: float) -> Reply:
+def _reply(connection: openai.OpenAI, request: dict[str, Any]) -> Reply:
     standard = {name: value for name, value in request.items() if name not in _EXTENSIONS}
     extensions = {name: request[name] for name in _EXTENSIONS if name in request}
     try:
         with connection.chat.completions.with_streaming_response.create(**standard, extra_body=extensions) as raw:
-            body: Any = json.loads(b"".join(_parts(raw.iter_bytes(), timeout_s)))
+            body: Any = json.loads(raw.read())
     except (ValueError, RecursionError) as error:
         raise Malformed(f"expected JSON, got an invalid reply: {error}") from None
     try:
@@ -159,8 +170,20 @@ def _reply(connection: openai.OpenAI, request: dict[str, Any], timeout_s: float)
         ) from None
 
 
-def _parts(parts: Iterator[bytes], timeout_s: float) -> Iterator[bytes]:
-    """The body of a reply, as far as it arrives within the timeout. The connection's own timeout applies to each part: a server that sends a byte
+def _body(response: Any, parts: Callable[..., Iterator[bytes]], timeout_s: float, *size: Any) -> Iterator[bytes]:
+    """The body of a response. That of an error only explains its status, so whatever arrives of it in time will do."""
+    if response.is_success:
+        yield from _parts(parts(*size), timeout_s, REPLY_BYTES_MAX)
+        return
+    try:
+        with contextlib.suppress(Broken, Malformed):
+            yield from _parts(parts(*size), timeout_s, EXPLANATION_BYTES_MAX)
+    finally:
+        response.close()
+
+
+def _parts(parts: Iterator[bytes], timeout_s: float, bytes_max: int) -> Iterator[bytes]:
+    """The body of a response, as far as it arrives within the timeout. The connection's own timeout applies to each part: a server that sends a byte
     now and then never exceeds it."""
     end_s, size = time.monotonic() + timeout_s, 0
     try:
@@ -168,8 +191,8 @@ def _parts(parts: Iterator[bytes], timeout_s: float) -> Iterator[bytes]:
             size += len(part)
             if time.monotonic() > end_s:
                 raise Broken("timeout", f"the reply did not end within {timeout_s:g} s")
-            if size > REPLY_BYTES_MAX:
-                raise Malformed(f"expected a reply of at most {REPLY_BYTES_MAX:,} bytes, got more")
+            if size > bytes_max:
+                raise Malformed(f"expected a reply of at most {bytes_max:,} bytes, got more")
             yield part
     except (Broken, Malformed):
         raise

@@ -1,0 +1,87 @@
+"""Replies with an error status, keys, reasoning and counts of tokens that endpoints get wrong."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+pytest.importorskip("openai", reason="the extra `researcher` is not installed")
+
+from serl.researcher.llm.client import Client
+from serl.researcher.llm.errors import EndpointRefusedError, EndpointUnreachableError
+from serl.researcher.llm.settings import Endpoint
+
+ASK = [{"role": "user", "content": "hi"}]
+
+
+@contextmanager
+def raw_endpoint(send: Callable[[socket.socket, threading.Event], None]) -> Iterator[str]:
+    """The URL of a server that sends what it likes to each connection; the event is set at the end."""
+    ended = threading.Event()
+
+    def serve(server: socket.socket) -> None:
+        while not ended.is_set():
+            with contextlib.suppress(OSError), server.accept()[0] as connection:
+                connection.recv(65536)
+                send(connection, ended)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.1)
+        port = server.getsockname()[1]
+        thread = threading.Thread(target=serve, args=(server,))
+        thread.start()
+        limit = threading.Timer(10, ended.set)
+        limit.start()
+        try:
+            yield f"http://127.0.0.1:{port}/v1"
+        finally:
+            limit.cancel()
+            ended.set()
+            thread.join()
+
+
+def cut(connection: socket.socket, ended: threading.Event) -> None:
+    connection.sendall(b"Content-Length: 5000\r\n\r\nbusy")
+
+
+def drip(connection: socket.socket, ended: threading.Event) -> None:
+    connection.sendall(b"Content-Length: 5000\r\n\r\nbusy")
+    while not ended.wait(0.02):
+        connection.sendall(b" ")
+
+
+def flood(connection: socket.socket, ended: threading.Event) -> None:
+    connection.sendall(b"Content-Length: 4000000000\r\n\r\nbusy")
+    while not ended.is_set():
+        connection.sendall(bytes(2**20))
+
+
+@pytest.mark.parametrize("rest", [cut, drip, flood])
+@pytest.mark.parametrize(
+    ("head", "raised", "said"),
+    [
+        ("503 Busy", EndpointUnreachableError, "server_error, server_error"),
+        ("429 Slow\r\nRetry-After: 7", EndpointUnreachableError, "rate_limited, rate_limited"),
+        ("401 Key", EndpointRefusedError, "Error code: 401"),
+    ],
+)
+def test_the_body_of_an_error_is_read_as_far_as_it_arrives(
+    head: str, raised: type[Exception], said: str, rest: Callable[[socket.socket, threading.Event], None]
+) -> None:
+    def send(connection: socket.socket, ended: threading.Event) -> None:
+        connection.sendall(f"HTTP/1.1 {head}\r\nContent-Type: text/plain\r\n".encode())
+        rest(connection, ended)
+
+    waits = list[float]()
+    with raw_endpoint(send) as url:
+        endpoint = Endpoint(base_url=url, model="any", attempts_max=2, timeout_s=0.2)
+        began = time.monotonic()
+        with pytest.raises(raised, match=said) as error:
+            Client(endpoint, sleep=waits.append).complete(ASK)
+        assert time.monotonic() - began < 9
+    assert len(str(error.value)) < 1000
+    assert waits == ([7.0] if "429" in head else [] if "401" in head else [0.5])
