@@ -12,7 +12,7 @@ import openai
 
 from serl.researcher.llm.answers import Answer, Token
 from serl.researcher.llm.errors import EndpointRefusedError, EndpointUnreachableError
-from serl.researcher.llm.settings import Endpoint
+from serl.researcher.llm.settings import NO_KEY, Endpoint
 from serl.researcher.llm.usage import estimate_answer_tokens, estimate_prompt_tokens
 
 _EXTENSIONS = ("top_k", "min_p", "grammar", "structured_outputs")
@@ -100,12 +100,12 @@ def ask_with_retries(
         try:
             return _reply(connection, request)
         except Exception as error:
-            failure = _failure_name(error)
+            failure, text = _failure_name(error), _text(error, connection.api_key)
             if failure is None:
-                raise EndpointRefusedError(f"{endpoint.base_url} refuses {endpoint.model}: {_text(error)}") from None
+                raise EndpointRefusedError(f"{endpoint.base_url} refuses {endpoint.model}: {text}") from None
             wait_s = min(_retry_after_s(error) or endpoint.backoff_s * 2.0**attempt, endpoint.backoff_s_max)
             last = attempt + 1 == endpoint.attempts_max
-            attempts.append({"failure": failure, "text": _text(error), "wait_s": 0.0 if last else wait_s})
+            attempts.append({"failure": failure, "text": text, "wait_s": 0.0 if last else wait_s})
             if not last:
                 sleep(wait_s)
     names = ", ".join(row["failure"] for row in attempts)
@@ -144,9 +144,11 @@ def _retry_after_s(error: Exception) -> float | None:
         return None
 
 
-def _text(error: Exception) -> str:
+def _text(error: Exception, key: str) -> str:
+    """The text of an error without the key, which some endpoints repeat."""
     cause = f" ({error.__cause__})" if error.__cause__ and str(error.__cause__) else ""
-    return f"{error}{cause}"[:500].encode(errors="replace").decode()  # a lone surrogate cannot be stored
+    text = f"{error}{cause}" if key == NO_KEY else f"{error}{cause}".replace(key, "(the key)")
+    return text[:500].encode(errors="replace").decode()  # a lone surrogate cannot be stored
 
 
 def _reply(connection: openai.OpenAI, request: dict[str, Any]) -> Reply:

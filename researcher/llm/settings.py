@@ -12,6 +12,9 @@ Omitted = Literal["seed", "temperature", "top_p"]
 Size = Literal["tiny", "small", "large"]
 TokenLimit = Literal["max_tokens", "max_completion_tokens"]
 
+NO_KEY = "none"
+"""What an endpoint is sent as the key where none is set."""
+
 
 class Endpoint(BaseModel):
     """An OpenAI-compatible endpoint."""
@@ -44,13 +47,19 @@ class Endpoint(BaseModel):
     usd_per_million_completion_tokens: float = Field(0.0, ge=0)
 
     def key(self) -> str:
-        """The API key from the environment. ConfigError if it is missing for api.openai.com; local endpoints need none."""
+        """The API key from the environment. ConfigError if it is missing for api.openai.com, or if no HTTP header can contain it; local endpoints need
+        none."""
         key = os.environ.get(self.key_variable, "")
+        if not (key.isascii() and key.isprintable() and key == key.strip()):
+            raise ConfigError(
+                f"{self.key_variable}: expected a key of printable ASCII characters, got a line break, a space at an end, or another character; "
+                "export the key again, without it"
+            )
         if not key and "api.openai.com" in self.base_url:
             raise ConfigError(
                 f"{self.key_variable}: not set; export the API key for {self.base_url}, or set another base_url"
             )
-        return key or "none"
+        return key or NO_KEY
 
     def cost_usd(self, prompt_tokens: int, completion_tokens: int) -> float:
         """The cost of these tokens."""

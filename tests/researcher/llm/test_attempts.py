@@ -1,19 +1,23 @@
 """Replies with an error status, keys, reasoning and counts of tokens that endpoints get wrong."""
 
 import contextlib
+import json
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("openai", reason="the extra `researcher` is not installed")
 
+from serl.exchange.errors import ConfigError
 from serl.researcher.llm.client import Client
-from serl.researcher.llm.errors import EndpointRefusedError, EndpointUnreachableError
+from serl.researcher.llm.errors import EndpointRefusedError, EndpointUnreachableError, LlmError
 from serl.researcher.llm.settings import Endpoint
+from tests.researcher.llm.fake import completion, fake_endpoint
 
 ASK = [{"role": "user", "content": "hi"}]
 
@@ -85,3 +89,29 @@ def test_the_body_of_an_error_is_read_as_far_as_it_arrives(
         assert time.monotonic() - began < 9
     assert len(str(error.value)) < 1000
     assert waits == ([7.0] if "429" in head else [] if "401" in head else [0.5])
+
+
+@pytest.mark.parametrize("key", ["sk-secret\n", "sk-sécret", "sk-secret "], ids=["line break", "not ASCII", "space"])
+def test_a_key_that_no_header_can_contain_is_refused_without_being_told(
+    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", key)
+    with fake_endpoint(completion()) as fake:
+        endpoint = Endpoint(base_url=fake.url, model="any", key_variable="MY_KEY", attempts_max=1)
+        with pytest.raises(ConfigError, match="MY_KEY: expected") as error:
+            Client(endpoint, record=tmp_path / "calls.jsonl").complete(ASK)
+    assert key.strip() not in str(error.value)
+    assert not (tmp_path / "calls.jsonl").exists()
+
+
+@pytest.mark.parametrize("status", [401, 500])
+def test_a_key_that_the_endpoint_repeats_is_not_recorded(
+    status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", "sk-secret")
+    told = json.dumps({"error": {"message": f"{'x' * 465} invalid key sk-secret"}})
+    with fake_endpoint((status, {}, told)) as fake:
+        endpoint = Endpoint(base_url=fake.url, model="any", key_variable="MY_KEY", attempts_max=2, backoff_s=0)
+        with pytest.raises(LlmError, match="xx invalid") as error:
+            Client(endpoint, record=tmp_path / "calls.jsonl").complete(ASK)
+    assert "sk-" not in str(error.value) + (tmp_path / "calls.jsonl").read_text()
