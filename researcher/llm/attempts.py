@@ -4,7 +4,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -161,11 +161,12 @@ def _reply(connection: openai.OpenAI, request: dict[str, Any]) -> Reply:
         raise Malformed(f"expected JSON, got an invalid reply: {error}") from None
     try:
         (choice, *_), usage = body["choices"], body.get("usage") or {}
-        message = choice["message"]
-        answer = Answer(
-            str(message.get("content") or ""), str(choice.get("finish_reason") or "unknown"), _tokens(choice)
+        content = _text_of(choice["message"].get("content"))
+        answer = Answer(_without_reasoning(content), str(choice.get("finish_reason") or "unknown"), _tokens(choice))
+        generated = estimate_answer_tokens(replace(answer, text=content))
+        return _with_token_counts(
+            request, answer, generated, usage.get("prompt_tokens"), usage.get("completion_tokens")
         )
-        return _with_token_counts(request, answer, usage.get("prompt_tokens"), usage.get("completion_tokens"))
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise Malformed(
             f"expected a chat completion, got another reply ({type(error).__name__}: {error}): {str(body)[:200]}"
@@ -202,14 +203,33 @@ def _parts(parts: Iterator[bytes], timeout_s: float, bytes_max: int) -> Iterator
         raise Broken("timeout" if "Timeout" in type(error).__name__ else "connection", "the reply broke off") from error
 
 
-def _with_token_counts(request: dict[str, Any], answer: Answer, prompt: int | None, completion: int | None) -> Reply:
-    """A reply with the endpoint's token counts, or with estimates, so that every call counts against the budget."""
+def _text_of(content: Any) -> str:
+    """The text of a message's content, which may be a list of parts."""
+    if isinstance(content, list):
+        return "".join(part["text"] for part in content if part["type"] == "text")
+    return str(content or "")
+
+
+def _without_reasoning(text: str) -> str:
+    """The text after a model's reasoning, which some servers leave in the content between <think> and </think>. Some chat templates put <think> into
+    the prompt. Empty if the reasoning did not end."""
+    _, ended, rest = text.rpartition("</think>")
+    if ended:
+        return rest.lstrip()
+    return "" if text.lstrip().startswith("<think>") else text
+
+
+def _with_token_counts(
+    request: dict[str, Any], answer: Answer, generated: int, prompt: int | None, completion: int | None
+) -> Reply:
+    """A reply with the endpoint's token counts, or with estimates (`generated` for its text and reasoning), so that every call counts against the
+    budget."""
     if min(prompt or 0, completion or 0) < 0:
         raise ValueError(f"expected numbers of tokens from 0 on, got {prompt} and {completion}")
     return Reply(
         answer,
         int(prompt) if prompt else estimate_prompt_tokens(request),
-        int(completion) if completion is not None else estimate_answer_tokens(answer),
+        int(completion) if completion is not None else generated,
         not prompt or completion is None,
     )
 

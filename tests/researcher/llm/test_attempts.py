@@ -2,12 +2,14 @@
 
 import contextlib
 import json
+import math
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,3 +117,26 @@ def test_a_key_that_the_endpoint_repeats_is_not_recorded(
         with pytest.raises(LlmError, match="xx invalid") as error:
             Client(endpoint, record=tmp_path / "calls.jsonl").complete(ASK)
     assert "sk-" not in str(error.value) + (tmp_path / "calls.jsonl").read_text()
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ('<think>\n```json\n{"buy": 1}\n```\nNo.</think>\n```json\n{"sell": 2}\n```', '```json\n{"sell": 2}\n```'),
+        ('Perhaps {"buy": 1}? No.\n</think>\n\n{"sell": 2}', '{"sell": 2}'),
+        ('<think>Perhaps {"buy": 1}', ""),
+        ('{"sell": "<think>"}', '{"sell": "<think>"}'),
+        ([{"type": "thinking", "thinking": "buy"}, {"type": "text", "text": '{"sell": '}, {"type": "text", "text": "2}"}], '{"sell": 2}'),
+        (None, ""),
+    ],
+    ids=["whole", "end", "beginning", "quoted", "parts", "none"],
+)  # fmt: skip
+def test_reasoning_is_not_part_of_an_answer(content: Any, text: str) -> None:
+    reply = {**completion(), "usage": None}
+    reply["choices"][0]["message"]["content"] = content
+    with fake_endpoint(reply) as fake:
+        answers = Client(Endpoint(base_url=fake.url, model="any", attempts_max=1)).complete(ASK)
+    assert answers.texts == [text]
+    assert answers.completion_tokens == (
+        math.ceil(len(content) / 2) if isinstance(content, str) else math.ceil(len(text) / 2)
+    )
