@@ -229,8 +229,8 @@ def _with_token_counts(
     return Reply(
         answer,
         int(prompt) if prompt else estimate_prompt_tokens(request),
-        int(completion) if completion is not None else generated,
-        not prompt or completion is None,
+        int(completion) if completion else generated,
+        not (prompt and completion),
     )
 
 

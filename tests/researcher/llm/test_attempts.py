@@ -140,3 +140,11 @@ def test_reasoning_is_not_part_of_an_answer(content: Any, text: str) -> None:
     assert answers.completion_tokens == (
         math.ceil(len(content) / 2) if isinstance(content, str) else math.ceil(len(text) / 2)
     )
+
+
+def test_an_answer_of_no_tokens_is_counted_by_its_text(tmp_path: Path) -> None:
+    reply = {**completion("inventory"), "usage": {"prompt_tokens": 40, "completion_tokens": 0}}
+    with fake_endpoint(reply) as fake:
+        answers = Client(Endpoint(base_url=fake.url, model="any"), record=tmp_path / "calls.jsonl").complete(ASK)
+    assert (answers.prompt_tokens, answers.completion_tokens) == (40, 5)
+    assert json.loads((tmp_path / "calls.jsonl").read_text())["estimated"]
