@@ -90,7 +90,7 @@ class ModelCalls:
         """The model's answer. Raises BudgetSpentError, or another LlmError if the endpoint gives none."""
         sampling = Sampling(self._temperature, 1.0, seed, self._answer_tokens, False)
         request = request_of(self._client.endpoint, messages, sampling, schema, None)
-        key = key_of(request)
+        key = key_of(request, seed)
         tokens = estimate_prompt_tokens(request) + self._answer_tokens
         while True:
             if (asked := self._asked.get(key)) is not None:

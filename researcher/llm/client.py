@@ -75,7 +75,7 @@ class Client:
         lines = []
         for index in range(n):
             seeded = replace(sampling, seed=sampling.seed + index)
-            lines.append(self._line(request_of(self.endpoint, messages, seeded, schema, grammar)))
+            lines.append(self._line(request_of(self.endpoint, messages, seeded, schema, grammar), seeded.seed))
         made = [line for line, cached in lines if not cached]
         return Answers(
             tuple(_answer(line["answer"]) for line, _ in lines),
@@ -85,9 +85,9 @@ class Client:
             len(lines) - len(made),
         )
 
-    def _line(self, request: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    def _line(self, request: dict[str, Any], seed: int) -> tuple[dict[str, Any], bool]:
         """(the record's line for a request, whether it was already recorded)."""
-        key = key_of(request)
+        key = key_of(request, seed)
         if found := self.record.find(key):
             return found, True
         with self._within_budget(
@@ -165,15 +165,15 @@ class ReplayedClient(Client):
         super().__init__(Endpoint(model=model, dialect="embedded"), budget, record, offline=True)
         self._models = {_without_model(line["request"]): line["request"]["model"] for line in self.record.answered}
 
-    def _line(self, request: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    def _line(self, request: dict[str, Any], seed: int) -> tuple[dict[str, Any], bool]:
         model = self._models.get(_without_model(request), request["model"])
-        found = super()._line(request | {"model": model})
+        found = super()._line(request | {"model": model}, seed)
         self.endpoint = self.endpoint.model_copy(update={"model": model})
         return found
 
 
 def _without_model(request: dict[str, Any]) -> str:
-    return key_of({**request, "model": ""})
+    return key_of({**request, "model": ""}, 0)
 
 
 def _answer(row: dict[str, Any]) -> Answer:

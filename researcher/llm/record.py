@@ -1,6 +1,6 @@
 """The record of calls: one JSON object per line. It is also the cache from which a run is replayed.
 
-A line holds `key` (SHA-256 of the request), `time_ns`, `request`, `attempts` (failures before the answer) and either `answer` with
+A line holds `key` (SHA-256 of the request with its seed), `time_ns`, `request`, `attempts` (failures before the answer) and either `answer` with
 `prompt_tokens`, `completion_tokens`, `estimated` (true if the endpoint reported no counts), `cost_usd`, `wall_s`, or `error`. A line that a
 kill cut off is dropped when the file is opened.
 """
@@ -18,9 +18,9 @@ from typing import Any, BinaryIO
 from serl.researcher.llm.errors import BudgetSpentError, LlmError
 
 
-def key_of(request: dict[str, Any]) -> str:
-    """SHA-256 of the request as canonical JSON."""
-    text = json.dumps(request, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+def key_of(request: dict[str, Any], seed: int) -> str:
+    """SHA-256 of the request as canonical JSON. The seed is part of it even if it is not sent: answers with different seeds are different draws."""
+    text = json.dumps({"seed": seed, **request}, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -35,6 +35,7 @@ from serl.researcher.llm.client import Client
 from serl.researcher.llm.errors import BudgetSpentError
 from serl.researcher.llm.settings import Endpoint
 from tests.minds.scripted import settings
+from tests.researcher.llm.fake import completion, fake_endpoint
 
 DAY_NS = 86_400 * SECOND_NS
 STOCK = Instrument(0, "AMZN", Decimal("0.01"), Decimal(1))
@@ -353,6 +354,14 @@ def test_a_mind_without_a_budget_does_not_wait_for_the_calls_of_others() -> None
                 await calls.ask(own, [{"role": "user", "content": "x"}], {}, 1)
 
     asyncio.run(asked())
+
+
+def test_minds_of_an_endpoint_without_seeds_are_answered() -> None:
+    with fake_endpoint(completion("one"), completion("two")) as fake:
+        client = Client(Endpoint(base_url=fake.url, model="fake", omit=frozenset({"seed"})))
+        calls = ModelCalls(client, BudgetConfig(), temperature=0.7, answer_tokens=32, parallel=1)
+        asked = [calls.ask(Ledger("one", BudgetConfig()), [{"role": "user", "content": "x"}], {}, seed) for seed in (1, 2)]  # fmt: skip
+        assert [asyncio.run(one).text for one in asked] == ["one", "two"]
 
 
 @pytest.mark.parametrize(

@@ -148,3 +148,14 @@ def test_an_answer_of_no_tokens_is_counted_by_its_text(tmp_path: Path) -> None:
         answers = Client(Endpoint(base_url=fake.url, model="any"), record=tmp_path / "calls.jsonl").complete(ASK)
     assert (answers.prompt_tokens, answers.completion_tokens) == (40, 5)
     assert json.loads((tmp_path / "calls.jsonl").read_text())["estimated"]
+
+
+def test_answers_of_an_endpoint_without_seeds_are_different_ones(tmp_path: Path) -> None:
+    record = tmp_path / "calls.jsonl"
+    with fake_endpoint(completion("one"), completion("two"), completion("three")) as fake:
+        endpoint = Endpoint(base_url=fake.url, model="any", omit=frozenset({"seed"}))
+        assert Client(endpoint, record=record).complete(ASK, n=2, seed=4).texts == ["one", "two"]
+        assert not any("seed" in request for request in fake.requests)
+    again = Client(endpoint, record=record, offline=True)
+    assert again.complete(ASK, n=2, seed=4).texts == ["one", "two"]
+    assert again.complete(ASK, seed=5).texts == ["two"]
