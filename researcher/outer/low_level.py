@@ -109,9 +109,7 @@ class LowLevelTuning:
         began = time.monotonic()
         try:
             facts = self._update([*self._imported, *rows], iteration)
-        except (
-            TuningError
-        ) as error:  # e.g. a gradient that is not finite: the weights are unchanged and the run continues
+        except TuningError as error:  # e.g. a gradient that is not finite: the run continues
             facts = {"refused": str(error)}
         if "step" not in facts:
             return facts
@@ -124,15 +122,17 @@ class LowLevelTuning:
         return dict(json.loads(facts_path.read_text()))
 
     def _update(self, rows: Sequence[Scored], iteration: int) -> dict[str, Any]:
-        """Make several updates on minibatches of all modules. Returns the figures of the last update, or why there was none."""
+        """Make several updates on minibatches of all modules. Returns the figures of the last update, or why there was none. If one of them is refused
+        (TuningError), the weights are those before the first."""
         pool = Pool(rows, self.config.tuning)
         rng = np.random.default_rng([self.config.tuning.seed, iteration])
         done = list[dict[str, Any]]()
-        while len(done) < self.config.updates_per_iteration and not self._tuner.stopped:
-            batch = pool.minibatch(self.config.modules_max, rng)
-            if batch.strength == 0.0:
-                break
-            done.append(asdict(self._tuner.learn(batch)))
+        with self._tuner.undone_if_refused():
+            while len(done) < self.config.updates_per_iteration and not self._tuner.stopped:
+                batch = pool.minibatch(self.config.modules_max, rng)
+                if batch.strength == 0.0:
+                    break
+                done.append(asdict(self._tuner.learn(batch)))
         if not done:
             return {"skipped": "the scores do not differ by more than their noise"}
         fresh = sum(row.fresh for row in rows)

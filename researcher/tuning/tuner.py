@@ -10,6 +10,7 @@ distribution. The exact gradient of a good module that is rare under the policy 
 (self-imitation, Oh et al. 2018; 0 gives the unbiased estimate).
 """
 
+import copy
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -149,6 +150,18 @@ class Tuner:
             self.step, float(np.mean([row.performance_bps for row in learnt])), loss, log_p, weight, kl, mean_entropy, norm,
             len(batch.rows), len(batch.winners), len(batch.pairs), batch.strength, self.stopped,
         )  # fmt: skip
+
+    @contextmanager
+    def undone_if_refused(self) -> Iterator[None]:
+        """Undo all updates of the block if one of them is refused (TuningError): its gradient is not finite because of the weights before it."""
+        before = self._copy(), copy.deepcopy(self._optimizer.state_dict()), self.step, self.stopped
+        try:
+            yield
+        except TuningError:
+            weights, moments, self.step, self.stopped = before
+            self._set(weights)
+            self._optimizer.load_state_dict(moments)
+            raise
 
     @property
     def _lora_model(self) -> Any:

@@ -1,0 +1,47 @@
+"""Updates of the weights of which one fails."""
+
+from importlib.util import find_spec
+
+import pytest
+
+pytest.importorskip("torch", reason="the extra `researcher` is not installed")
+
+import torch
+
+from serl.researcher.outer.config import LowLevel
+from serl.researcher.outer.low_level import LowLevelTuning
+from serl.researcher.tuning.errors import TuningError
+from serl.researcher.tuning.experience import Experience
+from serl.researcher.tuning.pool import Scored
+from serl.researcher.tuning.rewards import Measurement
+from tests.researcher.tuning.small import small_tuner
+
+pytestmark = pytest.mark.skipif(find_spec("peft") is None, reason="the extra `researcher` is not installed")
+
+
+class TuningOfSmallModel(LowLevelTuning):
+    """The tuning of a run with a small random model instead of a file."""
+
+    def __init__(self, learning_rate: float) -> None:
+        self._tuner = small_tuner(learning_rate=learning_rate)
+        self.config = LowLevel(tuning=self._tuner.config, updates_per_iteration=2)
+
+
+def scored() -> list[Scored]:
+    return [
+        Scored(Experience((3, 1), (5, 6 - place), value), "reward", str(place), "run", Measurement(value, 0.0))
+        for place, value in enumerate((1.0, -1.0))
+    ]
+
+
+def test_an_iteration_with_an_update_that_fails_changes_nothing() -> None:
+    """Neither is saved nor served what the first update made of the weights, so a resumed run would go on with others."""
+    tuning = TuningOfSmallModel(learning_rate=1e30)
+    tuner = tuning._tuner
+    before = tuner.log_p([row.module for row in scored()])
+    for iteration in (1, 2):
+        with pytest.raises(TuningError, match="update 2: the gradient is not finite"):
+            tuning._update(scored(), iteration)
+        assert tuner.step == 0
+        assert torch.equal(tuner.log_p([row.module for row in scored()]), before)
+    assert not tuner._optimizer.state_dict()["state"]
