@@ -2,13 +2,21 @@
 
 from typing import Any
 
+import numpy as np
+
 from serl.researcher.modules.contracts import SIGNATURES, Kind
 from serl.researcher.modules.errors import ModuleError
 from serl.researcher.validation.dry_run import dry_run
 
 
 def load(kind: Kind, source: str) -> Any:
-    """The function that a module defines. Runs the module: call it in the sandbox only."""
+    """The function that a module defines. Runs the module: call it in the sandbox only. The numbers that the module draws on import are always the
+    same, so what is validated, trained and resumed is the same module."""
+    np.random.seed(0)
+    if "torch" in source:
+        import torch  # takes a second
+
+        torch.manual_seed(0)
     names: dict[str, Any] = {"__name__": "module"}
     exec(compile(source, "<module>", "exec"), names)
     name = SIGNATURES[kind][0]
@@ -39,9 +47,6 @@ def trace_policy(source: str, levels: int) -> dict[str, Any]:
 
 def code_rule(source: str, levels: int) -> Any:
     """The rule that a code module defines for observations of `levels` price levels. Runs the module: call it in the sandbox only."""
-    import torch
-
     from serl.agents.learning.rule_policy import rule_names
 
-    torch.manual_seed(0)  # numbers that the module draws on import are the same after a resume
     return load(Kind.POLICY, source).with_inputs(rule_names(levels)).exported()

@@ -21,6 +21,10 @@ ATTRIBUTES = frozenset(
      "distributed", "multiprocessing", "utils", "system", "cpp_extension", "compile", "jit"}
 )  # fmt: skip
 """Attributes of numpy and torch that reach files, other processes or compilers."""
+GENERATORS = frozenset(
+    {"default_rng", "RandomState", "SeedSequence", "PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"}
+)
+"""Sources of random numbers of numpy that without a seed draw other numbers in each process."""
 METHODS = frozenset({"__init__", "__call__", "__post_init__", "__name__", "__version__"})
 
 
@@ -102,6 +106,9 @@ def _node(node: ast.AST) -> list[Finding]:
     if isinstance(node, ast.Attribute) and (node.attr in ATTRIBUTES | set(gaming.ATTRIBUTES) or _private(node.attr)):
         reason = gaming.ATTRIBUTES.get(node.attr, Reason.FORBIDDEN)
         return [Finding(reason, f"line {node.lineno}: `.{node.attr}` is not allowed in a module; remove it")]
+    if isinstance(node, ast.Call) and not (node.args or node.keywords) and _last_name(node.func) in GENERATORS:
+        text = f"line {node.lineno}: `{_last_name(node.func)}()` draws other numbers whenever the module is loaded; give it a seed, or use the given rng"
+        return [Finding(Reason.NOT_DETERMINISTIC, text)]
     if isinstance(node, ast.AsyncFunctionDef | ast.Await):
         return [
             Finding(
@@ -110,6 +117,11 @@ def _node(node: ast.AST) -> list[Finding]:
             )
         ]
     return []
+
+
+def _last_name(node: ast.expr) -> str:
+    """`c` of the expression `a.b.c`; empty if it is not a name."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def _private(name: str) -> bool:

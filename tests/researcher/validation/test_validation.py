@@ -98,12 +98,37 @@ def test_dry_runs_in_threads_are_independent() -> None:
         ("import torch\n" + REWARD.format("torch.manual_seed(0)"), Reason.TOUCHES_SEEDS, "`.manual_seed`"),
         ("import numpy as np\nnp.random.seed(0)\n" + REWARD, Reason.TOUCHES_SEEDS, "`.seed`"),
         ("from torch import manual_seed\n" + REWARD, Reason.TOUCHES_SEEDS, "`manual_seed`"),
+        (
+            "import numpy as np\nrng = np.random.default_rng()\n" + REWARD,
+            Reason.NOT_DETERMINISTIC,
+            "line 2: `default_rng()`",
+        ),
+        (
+            "from numpy.random import RandomState\nr = RandomState()\n" + REWARD,
+            Reason.NOT_DETERMINISTIC,
+            "`RandomState()`",
+        ),
         ("async def f():\n  pass\n" + REWARD, Reason.FORBIDDEN, "plain functions"),
     ],
 )
 def test_the_static_check_names_the_violation(source: str, reason: Reason, words: str) -> None:
     findings = check_source(Kind.REWARD, source)
     assert any(finding.reason is reason and words in finding.text for finding in findings), findings
+
+
+def test_a_generator_with_a_seed_is_allowed() -> None:
+    source = "import numpy as np\nweights = np.random.default_rng(3).random(4)\n"
+    assert check_source(Kind.REWARD, source + REWARD.format("step.gain_bps * weights[0]")) == []
+
+
+def test_a_module_draws_the_same_numbers_whenever_it_is_loaded() -> None:
+    """A rule is loaded again for each batch of orders, and a training after each kill: it must be the one that was validated."""
+    numbers = (
+        "import numpy as np\nimport torch\nnumbers = (np.random.rand(), np.random.normal(), torch.rand(1).item())\n"
+    )
+    source = numbers + "def reward(step):\n    return numbers\n"
+    first, again = (entrypoints.load(Kind.REWARD, source)(None) for _ in range(2))
+    assert first == again
 
 
 def test_the_static_check_runs_nothing() -> None:
