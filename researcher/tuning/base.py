@@ -2,10 +2,10 @@
 
 import hashlib
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fcntl import LOCK_EX, flock
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -79,17 +79,33 @@ def dequantised_folder(path: Path) -> Path:
 
 
 def dequantised(path: Path) -> Path:
-    """The fp32 copy of a GGUF file; made if there is no copy with the file's hash."""
+    """The fp32 copy of a GGUF file; made if there is no copy with the file's hash. Other processes that need it wait meanwhile. TuningError if it
+    cannot be written."""
+    from safetensors import SafetensorError
+
     folder, digest = dequantised_folder(path), sha256_of(path)
-    if folder.is_dir() and (folder / _HASH).read_text() == digest:
+    if _is_copy(folder, digest):
         return folder
-    shutil.rmtree(folder, ignore_errors=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".fp32-") as temporary:
-        made = Path(temporary) / "model"
-        _dequantise(path, made)
-        (made / _HASH).write_text(digest)
-        made.rename(folder)
+    try:
+        with folder.with_suffix(".fp32.lock").open("w") as lock:
+            flock(lock, LOCK_EX)
+            if not _is_copy(folder, digest):
+                made = path.with_name(f".{folder.name}")
+                for old in (folder, made):  # of another file, or of a process that was killed
+                    shutil.rmtree(old, ignore_errors=True)
+                _dequantise(path, made)
+                (made / _HASH).write_text(digest)
+                made.rename(folder)
+    except (OSError, SafetensorError) as error:
+        raise TuningError(
+            f"{folder}: cannot be written ({error}); free disk space, or run as a user who may write there: serl llm unpack"
+        ) from None
     return folder
+
+
+def _is_copy(folder: Path, digest: str) -> bool:
+    """Whether a folder is a whole copy of the GGUF file with this hash."""
+    return folder.is_dir() and (folder / _HASH).read_text() == digest
 
 
 @contextmanager
