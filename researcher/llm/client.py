@@ -86,7 +86,7 @@ class Client:
         )
 
     def _line(self, request: dict[str, Any], seed: int) -> tuple[dict[str, Any], bool]:
-        """(the record's line for a request, whether it was already recorded)."""
+        """(answer, tokens and cost of a request, whether it was already recorded)."""
         key = key_of(request, seed)
         if found := self.record.find(key):
             return found, True
@@ -163,7 +163,7 @@ class ReplayedClient(Client):
 
     def __init__(self, model: str, budget: BudgetConfig, record: Path) -> None:
         super().__init__(Endpoint(model=model, dialect="embedded"), budget, record, offline=True)
-        self._models = {_without_model(line["request"]): line["request"]["model"] for line in self.record.answered}
+        self._models = {_without_model(request): request["model"] for request in self.record.requests()}
 
     def _line(self, request: dict[str, Any], seed: int) -> tuple[dict[str, Any], bool]:
         model = self._models.get(_without_model(request), request["model"])

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -26,6 +26,10 @@ def key_of(request: dict[str, Any], seed: int) -> str:
 
 BEGINNING = b'{"key": "'
 """How a line begins. A file whose incomplete last line begins differently is not a record, and is left unchanged."""
+
+
+FOUND = ("answer", "prompt_tokens", "completion_tokens", "cost_usd")
+"""The parts of a line that answer its request again. Prompts stay in the file: those of a long run take more memory than all else."""
 
 
 def _append(text: bytes, file: BinaryIO) -> None:
@@ -53,7 +57,8 @@ class Record:
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._answers: dict[str, dict[str, Any]] = {}
+        #: what `find` returns, by key: as JSON, which takes a fraction of the memory of its objects
+        self._answers: dict[str, str] = {}
         self.tokens = 0
         self.usd = 0.0
         #: (tokens, USD) that each call in progress may take at most
@@ -65,14 +70,16 @@ class Record:
     def __len__(self) -> int:
         return len(self._answers)
 
-    @property
-    def answered(self) -> Collection[dict[str, Any]]:
-        """The lines with an answer."""
-        return self._answers.values()
+    def requests(self) -> Iterator[dict[str, Any]]:
+        """The requests that are answered, read from the file again."""
+        if self._path is not None and self._path.exists():
+            with self._path.open("rb") as file:
+                yield from (line["request"] for line in map(json.loads, file) if "answer" in line)
 
     def find(self, key: str) -> dict[str, Any] | None:
-        """The line that answers a request, or None."""
-        return self._answers.get(key)
+        """Answer, tokens and cost of an answered request, or None."""
+        found = self._answers.get(key)
+        return None if found is None else json.loads(found)
 
     @contextmanager
     def reserved(self, tokens: int, usd: float, require: Callable[[int, float], None]) -> Iterator[None]:
@@ -117,22 +124,23 @@ class Record:
                 ) from None
 
     def _load(self, path: Path) -> None:
-        data = path.read_bytes()
-        complete_bytes = data.rfind(b"\n") + 1
-        rest, lines = data[complete_bytes:], data[:complete_bytes].splitlines()
-        for number, text in enumerate(lines, 1):
-            try:
-                self._count(json.loads(text))
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-                raise _other_file(path, number, str(error)) from None
-        if rest[: len(BEGINNING)] != BEGINNING[: len(rest)]:
-            raise _other_file(path, len(lines) + 1, f"it begins with {rest[:20]!r}")
-        if rest:
-            os.truncate(path, complete_bytes)
+        complete_bytes = 0
+        with path.open("rb") as file:
+            for number, text in enumerate(file, 1):
+                if not text.endswith(b"\n"):
+                    if text[: len(BEGINNING)] != BEGINNING[: len(text)]:
+                        raise _other_file(path, number, f"it begins with {text[:20]!r}")
+                    os.truncate(path, complete_bytes)
+                    return
+                try:
+                    self._count(json.loads(text))
+                except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                    raise _other_file(path, number, str(error)) from None
+                complete_bytes += len(text)
 
     def _count(self, line: dict[str, Any]) -> None:
         key = line["key"]
         if "answer" in line:
-            self._answers[key] = line
+            self._answers[key] = json.dumps({name: line[name] for name in FOUND})
             self.tokens += line["prompt_tokens"] + line["completion_tokens"]
             self.usd += line["cost_usd"]
