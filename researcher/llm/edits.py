@@ -20,7 +20,7 @@ def _blocks(text: str) -> list[tuple[str, str]]:
     """(search, replacement) of each block. It takes one pass over the lines: for an answer that repeats its marks, the time of a regular expression
     for whole blocks grows with the cube of the length."""
     found, search, replacement = list[tuple[str, str]](), None, None
-    for line in io.StringIO(text, newline="\n"):
+    for line in io.StringIO(text.replace("\r\n", "\n"), newline="\n"):
         if search is None:
             search = [] if _SEARCH.fullmatch(line) else None
         elif replacement is None:
@@ -39,7 +39,7 @@ def _blocks(text: str) -> list[tuple[str, str]]:
 def apply_edits(answer: Answer, text: str) -> str:
     """The text after applying the answer's edits in order. UnusableAnswerError (`edit`) if an edit does not apply at exactly one place, or if
     nothing changes."""
-    before = text
+    text = before = text if text.endswith("\n") else f"{text}\n"  # as the lines of a block end
     for search, replacement in _blocks(answer.text):
         count = text.count(search) if search.strip() else 0
         if count != 1:

@@ -21,6 +21,13 @@ def test_edits_apply_in_order() -> None:
     assert apply_edits(answer, TEXT) == "c = 2\n"
 
 
+def test_line_ends_make_no_difference() -> None:
+    last = edit("c = 2\n", "c = 3\n")
+    for text, answer in ((TEXT.rstrip(), last), (TEXT, last.replace("\n", "\r\n"))):
+        assert has_edits(Answer(answer, "stop"))
+        assert apply_edits(Answer(answer, "stop"), text) == "a = 1\nb = 2\nc = 3\n"
+
+
 @pytest.mark.parametrize(("block", "message"), [
     (edit("d = 4\n", "d = 5\n"), "got them 0 times"),
     (edit("= 2\n", "= 3\n"), "got them 2 times"),
