@@ -5,6 +5,8 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any
 
@@ -136,12 +138,15 @@ def _failure_name(error: Exception) -> str | None:
 
 
 def _retry_after_s(error: Exception) -> float | None:
+    """Seconds of a header Retry-After, which is a number or a date (RFC 9110); None if there is no valid one."""
     if not isinstance(error, openai.APIStatusError):
         return None
-    try:
-        return max(0.0, float(error.response.headers.get("retry-after", "")))
-    except ValueError:
-        return None
+    header = error.response.headers.get("retry-after", "")
+    with contextlib.suppress(ValueError):
+        return max(0.0, float(header))
+    with contextlib.suppress(ValueError, TypeError):  # TypeError: no date, or one without a time zone
+        return max(0.0, (parsedate_to_datetime(header) - datetime.now(UTC)).total_seconds())
+    return None
 
 
 def _text(error: Exception, key: str) -> str:

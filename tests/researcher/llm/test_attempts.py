@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -159,3 +160,13 @@ def test_answers_of_an_endpoint_without_seeds_are_different_ones(tmp_path: Path)
     again = Client(endpoint, record=record, offline=True)
     assert again.complete(ASK, n=2, seed=4).texts == ["one", "two"]
     assert again.complete(ASK, seed=5).texts == ["two"]
+
+
+@pytest.mark.parametrize(("ahead_s", "least", "most"), [(20, 17, 20), (-20, 0.5, 0.5), (9999, 60, 60)])
+def test_a_date_to_retry_after_is_waited_for(ahead_s: float, least: float, most: float) -> None:
+    waits = list[float]()
+    date = formatdate(time.time() + ahead_s, usegmt=True)
+    with fake_endpoint((429, {"Retry-After": date}, "{}"), completion("there")) as fake:
+        endpoint = Endpoint(base_url=fake.url, model="any", attempts_max=2)
+        assert Client(endpoint, sleep=waits.append).complete(ASK).texts == ["there"]
+    assert least <= waits[0] <= most
