@@ -53,6 +53,8 @@ class Author:
     size: Size = "large"
     """The model's capability; see Endpoint."""
     context_tokens: int = 16_384
+    temperature: float = 1.0
+    """Of modules."""
 
     @property
     def model(self) -> str:
@@ -99,8 +101,8 @@ class Author:
     def _ask(self, kind: Kind, conversation: Sequence[Message], seed: int) -> Answer:
         schema = json_schema(kind) if form_of(kind, self.form) == "spec" else None
         asked = self.client.complete(
-            conversation, schema=schema, seed=seed, max_tokens=self.max_tokens, logprobs=self.logprobs
-        )
+            conversation, schema=schema, temperature=self.temperature, seed=seed, max_tokens=self.max_tokens, logprobs=self.logprobs
+        )  # fmt: skip
         return _storable(asked.answers[0])
 
     def _validate_answer(

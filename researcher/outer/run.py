@@ -191,11 +191,14 @@ def _embedded_context(config: OuterConfig) -> int:
 
 
 def _first_author(config: OuterConfig, client: Client) -> Author:
-    """The author of `endpoint` or of the embedded model, whose answers need log-probabilities if it is tuned."""
-    tuned = config.active_low_level is not None
+    """The author of `endpoint` or of the embedded model. If it is tuned, its answers need log-probabilities and the temperature at which they are
+    scored."""
     if config.endpoint is not None:
-        return _author(config, client, config.endpoint.size, config.endpoint.context_tokens, tuned)
-    return _author(config, client, "tiny" if config.model == "tiny" else "small", _embedded_context(config), tuned)
+        return _author(config, client, config.endpoint.size, config.endpoint.context_tokens)
+    author = _author(config, client, "tiny" if config.model == "tiny" else "small", _embedded_context(config))
+    if config.active_low_level is not None:
+        author.logprobs, author.temperature = True, config.active_low_level.tuning.temperature
+    return author
 
 
 def _more_authors(config: OuterConfig, first: Author) -> list[Author]:
@@ -203,12 +206,12 @@ def _more_authors(config: OuterConfig, first: Author) -> list[Author]:
     clients = [Client(one, config.llm_budget, offline=first.client.offline) for one in config.endpoints]
     for client in clients:
         client.record = first.client.record
-    return [_author(config, one, one.endpoint.size, one.endpoint.context_tokens, False) for one in clients]
+    return [_author(config, one, one.endpoint.size, one.endpoint.context_tokens) for one in clients]
 
 
-def _author(config: OuterConfig, client: Client, size: Size, context_tokens: int, logprobs: bool) -> Author:
+def _author(config: OuterConfig, client: Client, size: Size, context_tokens: int) -> Author:
     form: Form = "spec" if size == "tiny" else config.form  # a tiny model cannot write code
-    return Author(client, form, config.repairs_max, config.answer_tokens(form), logprobs, size, context_tokens)
+    return Author(client, form, config.repairs_max, config.answer_tokens(form), False, size, context_tokens)
 
 
 def _proposer(

@@ -1,4 +1,4 @@
-"""Updates of the weights of which one fails."""
+"""Updates of the weights of which one fails, and the temperature of modules."""
 
 from importlib.util import find_spec
 
@@ -8,12 +8,18 @@ pytest.importorskip("torch", reason="the extra `researcher` is not installed")
 
 import torch
 
-from serl.researcher.outer.config import LowLevel
+from serl.researcher.llm.client import Client
+from serl.researcher.llm.settings import Endpoint
+from serl.researcher.modules.contracts import Kind
+from serl.researcher.modules.example import example
+from serl.researcher.outer.config import LowLevel, parse_config
 from serl.researcher.outer.low_level import LowLevelTuning
+from serl.researcher.outer.run import _first_author
 from serl.researcher.tuning.errors import TuningError
 from serl.researcher.tuning.experience import Experience
 from serl.researcher.tuning.pool import Scored
 from serl.researcher.tuning.rewards import Measurement
+from tests.researcher.llm.fake import completion, fake_endpoint
 from tests.researcher.tuning.small import small_tuner
 
 pytestmark = pytest.mark.skipif(find_spec("peft") is None, reason="the extra `researcher` is not installed")
@@ -45,3 +51,12 @@ def test_an_iteration_with_an_update_that_fails_changes_nothing() -> None:
         assert tuner.step == 0
         assert torch.equal(tuner.log_p([row.module for row in scored()]), before)
     assert not tuner._optimizer.state_dict()["state"]
+
+
+def test_modules_are_sampled_at_the_temperature_at_which_they_are_scored() -> None:
+    settings = {"low_level": {"tuning": {"temperature": 0.7}}}
+    with fake_endpoint(completion(example(Kind.REWARD, "spec")), kind="embedded") as fake:
+        client = Client(Endpoint(base_url=fake.url, model="tiny", dialect="embedded"))
+        author = _first_author(parse_config(settings, "settings"), client)
+        author.generate(Kind.REWARD, [{"role": "user", "content": "Write a reward."}], 1)
+    assert (fake.requests[0]["temperature"], fake.requests[0]["logprobs"]) == (0.7, True)
