@@ -40,14 +40,26 @@ class GGUFHeader:
 def read_header(path: Path) -> GGUFHeader:
     """Read the header of a GGUF file. TuningError if the file is not one."""
     with path.open("rb") as file:
-        if file.read(4) != MAGIC or _scalar(file, "I") not in VERSIONS:
-            raise TuningError(f"{path}: expected a GGUF file of version 2 or 3, got another; convert the model again")
-        n_tensors, n_fields = _scalar(file, "Q"), _scalar(file, "Q")
-        fields = {_string(file): _value(file, _scalar(file, "I")) for _ in range(n_fields)}
-        values = {name: value for name, value in fields.items() if value is not None}
-        found = [_tensor(file) for _ in range(n_tensors)]
-        alignment = values.get("general.alignment", ALIGNMENT_BYTES)
-        begin = -(-file.tell() // alignment) * alignment
+        try:
+            if file.read(4) != MAGIC or _scalar(file, "I") not in VERSIONS:
+                raise TuningError(
+                    f"{path}: expected a GGUF file of version 2 or 3, got another; convert the model again"
+                )
+            return _header(file)
+        except (struct.error, ValueError, KeyError, OverflowError, MemoryError) as error:
+            raise TuningError(
+                f"{path}: expected a whole GGUF file, got one that is cut off or damaged ({error}); download it again"
+            ) from None
+
+
+def _header(file: BinaryIO) -> GGUFHeader:
+    """What follows the version."""
+    n_tensors, n_fields = _scalar(file, "Q"), _scalar(file, "Q")
+    fields = {_string(file): _value(file, _scalar(file, "I")) for _ in range(n_fields)}
+    values = {name: value for name, value in fields.items() if value is not None}
+    found = [_tensor(file) for _ in range(n_tensors)]
+    alignment = values.get("general.alignment", ALIGNMENT_BYTES)
+    begin = -(-file.tell() // alignment) * alignment
     places = {name: TensorPlace(begin + offset, n_bytes, n) for name, offset, n_bytes, n in found}
     return GGUFHeader(values, places)
 

@@ -52,14 +52,17 @@ def _row(line: str, place: str, model_sha256: str, grammars: Mapping[str, str | 
         raise TuningError(
             f"{place}: expected the present form and schema of {kind}, got another; leave out lines of older versions"
         )
-    inputs: dict[str, Any] = {name: tuple(module[name]) for name in ("prompt_ids", "token_ids")}
-    inputs["grammar"] = grammars[kind]
-    made: dict[str, Any] = {
-        "module": Experience(**{**module, **inputs}),
-        "score": Measurement(**score) if score else None,
-        "fresh": False,
-    }
-    return Scored(**{**found, **made})
+    try:
+        inputs: dict[str, Any] = {name: tuple(module[name]) for name in ("prompt_ids", "token_ids")}
+        inputs["grammar"] = grammars[kind]
+        made: dict[str, Any] = {
+            "module": Experience(**{**module, **inputs}),
+            "score": Measurement(**score) if score else None,
+            "fresh": False,
+        }
+        return Scored(**{**found, **made})
+    except (KeyError, TypeError) as error:
+        raise TuningError(f"{place}: expected a scored module ({type(error).__name__}: {error})") from None
 
 
 def _hash(grammar: str | None) -> str | None:

@@ -60,3 +60,15 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.gguf").write_bytes(b"GGUF\x01" + bytes(100))
     with pytest.raises(TuningError, match="convert the model again"):
         read_header(tmp_path / "a.gguf")
+
+
+@pytest.mark.parametrize("n_bytes", [5, 30, 200])
+def test_a_file_that_is_cut_off_is_refused(n_bytes: int, tmp_path: Path) -> None:
+    path = tmp_path / "a.gguf"
+    written(path, None)
+    path.write_bytes(path.read_bytes()[:n_bytes])
+    with pytest.raises(TuningError, match=r"a.gguf: expected a whole GGUF file"):
+        read_header(path)
+    path.write_bytes(b"GGUF\x03\x00\x00\x00" + b"\xff" * 100)
+    with pytest.raises(TuningError, match=r"a.gguf: expected a whole GGUF file"):
+        read_header(path)

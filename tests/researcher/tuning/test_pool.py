@@ -1,6 +1,7 @@
 """The pool of scored modules: minibatches, winners, pairs, and experience on disk."""
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -91,5 +92,9 @@ def test_experience_is_read_as_it_was_written(tmp_path: Path) -> None:
     path.write_text("nonsense\n")
     with pytest.raises(TuningError, match="line 1: expected a scored module"):
         read_experience(path, "abc", grammars)
+    for part in ({"module": {}}, {"module": [1]}, {"score": {"value": 1.0}}, {"more": 1}):
+        path.write_text(json.dumps({"model": "abc", **asdict(rows[0]), "grammar": None, **part}) + "\n")
+        with pytest.raises(TuningError, match="line 1: expected a scored module"):
+            read_experience(path, "abc", grammars)
     with pytest.raises(TuningError, match="expected a file of experience"):
         read_experience(tmp_path / "none", "abc", grammars)
