@@ -85,7 +85,7 @@ def test_the_body_of_an_error_is_read_as_far_as_it_arrives(
 
     waits = list[float]()
     with raw_endpoint(send) as url:
-        endpoint = Endpoint(base_url=url, model="any", attempts_max=2, timeout_s=0.2)
+        endpoint = Endpoint(base_url=url, model="any", attempts_max=2, timeout_s=1.0)
         began = time.monotonic()
         with pytest.raises(raised, match=said) as error:
             Client(endpoint, sleep=waits.append).complete(ASK)
@@ -133,7 +133,7 @@ def test_a_key_that_the_endpoint_repeats_is_not_recorded(
     ids=["whole", "end", "beginning", "quoted", "parts", "none"],
 )  # fmt: skip
 def test_reasoning_is_not_part_of_an_answer(content: Any, text: str) -> None:
-    reply = {**completion(), "usage": None}
+    reply: dict[str, Any] = {**completion(), "usage": None}
     reply["choices"][0]["message"]["content"] = content
     with fake_endpoint(reply) as fake:
         answers = Client(Endpoint(base_url=fake.url, model="any", attempts_max=1)).complete(ASK)

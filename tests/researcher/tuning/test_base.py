@@ -23,7 +23,7 @@ MAKE = (
 @pytest.mark.long
 @pytest.mark.skipif(not GGUF.exists(), reason="needs the model: serl llm fetch tiny")
 def test_two_runs_that_start_at_once_share_a_copy(tmp_path: Path) -> None:
-    path = shutil.copy(GGUF, tmp_path / "model.gguf")
+    path = Path(shutil.copy(GGUF, tmp_path / "model.gguf"))
     left = tmp_path / ".model.fp32"  # by a process that was killed
     left.mkdir()
     (left / "model.safetensors").write_text("half")
