@@ -92,7 +92,6 @@ def _code_function(kind: Kind, source: str, settings: TrainingSettings) -> Any:
     """The function of a code module. Messages are traced, so that training uses exactly what the policy file will contain."""
     if kind is Kind.POLICY:
         return code_rule(source, settings.market.levels)
-    torch.manual_seed(0)  # random numbers drawn on import are the same after a resume
     function = load(kind, source)
     return function.exported(settings.agents, layout_of(settings.market).size) if kind is Kind.COMMUNICATE else function
 
