@@ -77,7 +77,7 @@ def backtest(
             "expected --answering with --day only, got it with --population; leave it out: simulated traders react"
         )
     check_alone(on, "--workers", workers)
-    check_path(output.with_suffix(".html"))
+    check_path(output.with_suffix(".html"), file, population, day, forecaster, config)
     loaded = load_strategy(file, name)
     delays, compiled_latency_us = _latency(loaded, config, participant, latency_us)
     settings = None if population is None else load_population(population).model_dump()

@@ -74,12 +74,18 @@ def calibrate(
     )
     from serl.agents.calibration.calibrate import calibrate as fit
     from serl.agents.calibration.days import NamedDay
+    from serl.agents.calibration.errors import CalibrationError
     from serl.agents.calibration.search import Trial
     from serl.agents.realism.days import load_day, parse_window
 
     require_output(output, *days, *test_days)
+    numbers, journal = (output.with_name(output.name + suffix) for suffix in (".json", ".trials"))
     if baseline_output is not None:
         require_output(baseline_output, *days, *test_days)
+        if baseline_output.resolve() in {one.resolve() for one in (output, numbers, journal)}:
+            raise CalibrationError(
+                f"--baseline-output: expected another file than {output} and the two beside it, got {baseline_output}; give another name"
+            )
     plan = CalibrationPlan(
         population_name(output),
         parse_window(train, "--train"),
@@ -89,7 +95,6 @@ def calibrate(
         score_seeds=score_seeds,
         touch_only=touch_only,
     )
-    journal = output.with_name(output.name + ".trials")
     console = Console()
     columns = (*Progress.get_default_columns(), TextColumn("{task.fields[doing]}"))
     with Progress(*columns, console=console, transient=True) as progress:
@@ -111,7 +116,7 @@ def calibrate(
     # A population of one day is written as before several days were possible.
     sources = [f"fitted to {train} of {found.sources}"] if len(found.days) > 1 else []
     write_population(found.population, output, [*sources, *notes])
-    write_json(found, output.with_name(output.name + ".json"))
+    write_json(found, numbers)
     if baseline_output is not None:
         write_population(found.baseline, baseline_output)
     _print_scores(console, found, score)

@@ -108,7 +108,7 @@ def impact(
         )
     _require_one(context, day, simulated)
     require_reports()
-    check_path(output.with_suffix(".html"))  # fail now, not after the measurement
+    check_path(output.with_suffix(".html"), day, simulated)  # fail now, not after the measurement
     if simulated is not None:
         _reject_options(context, REPLAY_OPTIONS, "a DAY", "--simulated")
         shares = _parse_shares(SIMULATED_SHARES if qty_share is None else qty_share)

@@ -27,7 +27,7 @@ def measure_ofi(
     from serl.agents.traders.simulate import fingerprint, simulate
     from serl.exchange.config import time_of_day_ns
 
-    check_path(output.with_suffix(".html"))
+    check_path(output.with_suffix(".html"), day, population)
     if not 0.001 <= interval_s <= 86_400:
         raise ImpactError(f"--interval: expected 0.001 to 86400 s, got {interval_s:g}; give seconds, like 10")
     times = None if window is None else parse_window(window, "--window")

@@ -38,7 +38,7 @@ def measure_validity(
     from serl.agents.traders.population import load_population
     from serl.agents.traders.simulate import fingerprint
 
-    check_path(output.with_suffix(".html"))
+    check_path(output.with_suffix(".html"), day, population)
     times = None if window is None else parse_window(window, "--window")
     config = None if population is None else load_population(population)
     history = None if day is None else load_day(day)

@@ -11,7 +11,7 @@ from typing import Any
 from serl.agents.pages.errors import ReportFileError
 from serl.agents.pages.origin import Origin
 from serl.agents.pages.style import STYLE
-from serl.exchange.atomic_file import atomic_file
+from serl.exchange.atomic_file import atomic_file, require_other_file
 
 NUMBER = re.compile(r"[-+\d.,]{1,20}%?")
 """Cells that are not broken where long texts are."""
@@ -68,8 +68,9 @@ def png(data: bytes, text: str) -> str:
     return f'<img alt="{escape(text)}" src="data:image/png;base64,{base64.b64encode(data).decode()}">'
 
 
-def check_path(path: Path) -> None:
-    """ReportFileError for a path that `write` refuses, before the work that a report takes."""
+def check_path(path: Path, *sources: Path | str | None) -> None:
+    """ReportFileError for a path that `write` refuses, before the work that a report takes. ConfigError if the page, the numbers or the picture would
+    replace one of the sources, if given."""
     if path.suffix == ".json":
         raise ReportFileError(
             f"{path}: expected a name for the HTML, got that of the JSON next to it; give one that ends in .html"
@@ -78,6 +79,9 @@ def check_path(path: Path) -> None:
         raise ReportFileError(
             f"{path}: expected a writable file, got no folder {path.parent}; give a file in a folder that exists"
         )
+    given = [Path(source) for source in sources if source is not None]
+    for written in (path, path.with_suffix(".json"), path.with_suffix(".png")):
+        require_other_file(written, *given)
 
 
 def write(path: Path, html: str, numbers: Mapping[str, Any]) -> tuple[Path, Path]:

@@ -53,7 +53,7 @@ def realism(
     from serl.agents.realism.measure import count_steps, measure
     from serl.agents.realism.report import write_report
 
-    check_path(output)
+    check_path(output, real, simulated, baseline)
     check_bootstraps(bootstraps)
     real_times = None if window_real is None else parse_window(window_real, "--window-real")
     simulated_times = real_times if window_simulated is None else parse_window(window_simulated, "--window-simulated")

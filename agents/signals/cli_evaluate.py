@@ -29,7 +29,7 @@ def score_days(
     file: Path, days: Sequence[Path], hours: str | None, output: Path, bootstraps: int, seed: int, as_json: bool, markdown: bool
 ) -> None:  # fmt: skip
     """Scores a forecaster on the hours of the days; prints and writes the report."""
-    check_path(output.with_suffix(".html"))
+    check_path(output.with_suffix(".html"), file, *days)
     forecaster = read_forecaster(file)
     window = None if hours is None else parse_window(hours, "--hours")
     with Progress(console=Console(stderr=True), transient=True) as progress:

@@ -17,6 +17,7 @@ from serl.agents.signals.network import EPOCHS_MAX
 from serl.agents.signals.report import hours_text
 from serl.agents.signals.samples import Samples, cut_samples, join
 from serl.agents.signals.training import train_forecaster
+from serl.exchange.atomic_file import require_other_file
 
 
 def train_days(
@@ -24,6 +25,7 @@ def train_days(
 ) -> Forecaster:
     """Trains on the hours of the days, writes the forecaster and prints a description of it."""
     window, seconds = parse_window(hours, "--hours"), parse_horizons(horizons)
+    require_other_file(output, *days)
     if not output.parent.is_dir():
         raise SignalError(f"{output}: expected an existing folder, got {output.parent}; create it first")
     with Progress(console=Console(stderr=True), transient=True) as progress:

@@ -140,3 +140,11 @@ def test_sources_are_not_replaced(command: Command, arguments: list[str], day: P
         CliRunner().invoke(command, given, catch_exceptions=False)
     with pytest.raises(CalibrationError, match="expected a file to write, got a folder"):
         CliRunner().invoke(command, [*given, "-o", str(tmp_path)], catch_exceptions=False)
+
+
+@pytest.mark.parametrize("name", ["fitted.yaml", "fitted.yaml.json", "fitted.yaml.trials"])
+def test_the_baseline_does_not_replace_the_population(name: str, day: Path, tmp_path: Path) -> None:
+    """The baseline took the place of the fitted population, its numbers or its trials after all trials."""
+    arguments = [str(day), "-o", str(tmp_path / "fitted.yaml"), "--baseline-output", str(tmp_path / name)]
+    with pytest.raises(CalibrationError, match="--baseline-output: expected another file"):
+        CliRunner().invoke(calibrate, arguments, catch_exceptions=False)

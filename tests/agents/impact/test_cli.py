@@ -13,6 +13,7 @@ from serl.agents.pages.errors import ReportFileError
 from serl.agents.realism.errors import RealismError
 from serl.agents.realism.tape import SECOND_NS
 from serl.cli import COMMANDS, RENAMED, serl
+from serl.exchange.errors import ConfigError
 from serl.history.day import write_day
 from serl.history.generate import generate_day
 from tests.agents.realism.sample import TEN_NS
@@ -118,3 +119,11 @@ def test_a_former_command_names_the_present_one(former: str) -> None:
     result = CliRunner().invoke(serl, [former, "goog.yaml", "--shares", ".1"])
     assert result.exit_code == 2 and f"got the former `serl {former}`; use {RENAMED[former]}" in result.output
     assert RENAMED[former].split()[1] in COMMANDS
+
+
+@pytest.mark.parametrize("options", [["--side", "buy", "--window", "10:00-10:10"], ["--ofi"], ["--validity"]])
+def test_the_day_is_not_replaced(options: list[str], tmp_path: Path) -> None:
+    """A day named like one of the three files that the measurement writes was replaced."""
+    (tmp_path / "day.json").write_text("a day")
+    with pytest.raises(ConfigError, match="which it would replace"):
+        impact.main([str(tmp_path / "day.json"), *options, "-o", str(tmp_path / "day")], standalone_mode=False)

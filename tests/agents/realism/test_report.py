@@ -11,6 +11,7 @@ from serl.agents.realism.cli import realism
 from serl.agents.realism.errors import EmptyWindow, NoSuchSymbol, RealismError
 from serl.agents.realism.scores import CONDITIONAL_SCORES, SCORES
 from serl.agents.realism.tape import SECOND_NS
+from serl.exchange.errors import ConfigError
 from serl.history.day import write_day
 from serl.history.errors import DayError, SourceError
 from serl.history.generate import generate_day
@@ -96,6 +97,15 @@ def test_a_day_against_itself(days: Path, tmp_path: Path) -> None:
 def test_invalid_arguments_are_refused(days: Path, arguments: list[str], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         run(days, "--no-predictive", *arguments)
+
+
+@pytest.mark.parametrize("name", ["a.day", "b.day", "c.day"])
+def test_days_are_not_replaced(name: str, tmp_path: Path) -> None:
+    """The page took the place of a day."""
+    for one in ("a.day", "b.day", "c.day"):
+        (tmp_path / one).write_text(one)
+    with pytest.raises(ConfigError, match="which it would replace"):
+        run(tmp_path, "--baseline", str(tmp_path / "c.day"), "-o", str(tmp_path / name), "--no-predictive")
 
 
 def test_a_file_that_is_not_a_day_is_refused(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from serl.agents.signals.evaluation import FILL, SCORES, TARGETS, TREND, VOLUME
 from serl.agents.signals.forecaster import MODELS
 from serl.agents.signals.forecaster_file import read_forecaster
 from serl.agents.signals.scores import MEASURES
-from serl.exchange.errors import SerlError
+from serl.exchange.errors import ConfigError, SerlError
 from serl.history.day import Day, SourceFile, write_day
 from serl.history.generate import generate_day
 from tests.agents.realism.sample import BUY, SELL, TEN_NS, day_of, new
@@ -71,6 +71,23 @@ def test_train_and_test(folder: Path) -> None:
     assert one["minus"]["majority"]["low"] < one["minus"]["majority"]["high"]
     assert {row["model"] for row in numbers["training_scores"]} == {*TREND.rows, *FILL.rows, *VOLUME.rows}
     assert (folder / "s.png").read_bytes()[:4] == b"\x89PNG" and "x.day" in (folder / "s.html").read_text()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["train", "x.day", "-o", "x.day"],
+        ["test", "f.json", "x.day", "-o", "f.html"],
+        ["test", "f.json", "x.png", "-o", "x.html"],
+    ],
+)
+def test_inputs_are_not_replaced(arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The forecaster took the place of the day, and the numbers of the report that of the forecaster."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("x.day", "x.png", "f.json"):
+        Path(name).write_text(name)
+    with pytest.raises(ConfigError, match="which it would replace"):
+        CliRunner().invoke(signals, arguments, catch_exceptions=False)
 
 
 @pytest.mark.long
