@@ -1,7 +1,7 @@
 """Replays a day through the order book, command by command, and records visible messages and the book after each.
 
 The messages are those that a LOBSTER file with `levels` levels per side would show: new orders and cancellations within these
-levels, and every execution. Executions of one marketable order are one message. Commands that the reader of a day inferred
+levels, and every execution but those of auctions. Executions of one marketable order are one message. Commands that the reader of a day inferred
 (the opening book, levels that come into view) change the book but are not messages.
 """
 
@@ -25,7 +25,7 @@ IOC = int(TimeInForce.IOC)
 NEW, CANCEL_COMMAND, REDUCE = int(CommandKind.NEW), int(CommandKind.CANCEL), int(CommandKind.REDUCE)
 ACCEPTED, RESTED, FILL = int(EventKind.ACCEPTED), int(EventKind.RESTED), int(EventKind.FILL)
 CANCELLED, REDUCED, REPLACED = int(EventKind.CANCELLED), int(EventKind.REDUCED), int(EventKind.REPLACED)
-RESTING, MAKER = int(EventFlag.RESTING), int(EventFlag.MAKER)
+RESTING, MAKER, AUCTION = int(EventFlag.RESTING), int(EventFlag.MAKER), int(EventFlag.AUCTION)
 UNKNOWN_NS = -1
 """Value of `entered_ns` if the order's arrival is unknown."""
 
@@ -218,7 +218,7 @@ def _write_messages(out: TapeArrays, events: Any, count: int, row: int, partial:
         event = events[index]
         kind, flags = event.kind, event.flags
         if kind == FILL:
-            if flags & MAKER:
+            if flags & MAKER and not flags & AUCTION:
                 traded, price, side = traded + event.qty_lots, event.price_ticks, 1 - event.side
         elif kind == REDUCED or kind == REPLACED or (kind == CANCELLED and flags & RESTING):
             _write_cancel(out, event, row, partial)

@@ -68,12 +68,12 @@ class Tape:
 
     @cached_property
     def two_sided(self) -> Bools:
-        """[n + 1] whether the book has a bid and an ask."""
-        return (self.bid > 0) & (self.ask > 0)
+        """[n + 1] whether the book has a bid below an ask; while orders are collected for an auction, it may be crossed."""
+        return (self.bid > 0) & (self.ask > self.bid)
 
     @cached_property
     def mid(self) -> Floats:
-        """[n + 1] mid in ticks; NaN where a side is empty."""
+        """[n + 1] mid in ticks; NaN where the book is not two-sided."""
         return np.where(self.two_sided, (self.bid + self.ask) / 2.0, np.nan)
 
     @cached_property

@@ -6,9 +6,10 @@ import pytest
 from serl.agents.realism.days import cut_window, parse_window, window_text
 from serl.agents.realism.errors import EmptyWindow, NoSuchSymbol, NoTrades, NoTwoSidedBook, RealismError
 from serl.agents.realism.messages import CANCEL, LIMIT, MARKET, mark_messages
+from serl.agents.realism.scores import spread
 from serl.agents.realism.tape import SECOND_NS, build_tape
 from serl.exchange.errors import ConfigError
-from serl.exchange.records import CommandKind
+from serl.exchange.records import CommandKind, Phase, Rows, command
 from serl.history.generate import generate_day
 from tests.agents.realism.sample import BUY, MILLISECOND_NS, SELL, TEN_NS, change, day_of, five_messages, generated, new
 
@@ -185,3 +186,19 @@ def test_a_source_without_a_window_is_the_whole_day_in_minutes() -> None:
 def test_the_same_day_gives_the_same_tape() -> None:
     one, two = generated(4), generated(4)
     assert one.time_ns.tolist() == two.time_ns.tolist() and (one.book_lots == two.book_lots).all()
+
+
+def test_an_auction_is_no_market_order() -> None:
+    """Its trade was a buy of the whole auction, and the crossed book before it had a mid and a negative spread."""
+
+    def operate(kind: CommandKind, ms: int, phase: Phase = Phase.CONTINUOUS) -> Rows:
+        return command(kind, flags=phase, time_ns=TEN_NS + ms * MILLISECOND_NS)
+
+    tape = build_tape(
+        day_of(
+            operate(CommandKind.PHASE, 0, Phase.INTRADAY), new(BUY, 101, 5, 10), new(SELL, 99, 5, 20), new(SELL, 103, 2, 20), new(BUY, 98, 3, 30),
+            operate(CommandKind.UNCROSS, 150), operate(CommandKind.PHASE, 250), new(BUY, 103, 1, 350, ioc=True),
+        )
+    )  # fmt: skip
+    assert tape.kind.tolist() == [LIMIT] * 4 + [MARKET] and tape.qty_lots[tape.trades].tolist() == [1]
+    assert tape.two_sided.tolist() == [False] * 4 + [True, True] and spread(tape).tolist() == [5, 5]
