@@ -89,6 +89,7 @@ def cut_intervals(
         )
     at = np.searchsorted(part.time_ns, edges)  # book `at` is the one just before the edge
     flow = _sums(np.stack([ofi(part, level) for level in range(part.levels)], axis=1), at)
+    flow[np.isnan(part.mid[at[:-1]])] = np.nan  # an empty side, also if nothing happens
     books, before = np.diff(at)[:, np.newaxis], part.book_lots[at[:-1]].mean(axis=1)
     depth = np.where(books > 0, _sums(part.book_lots[1:].mean(axis=1), at) / np.maximum(1, books), before)
     later = [_later(part, edges[1:], horizon, last) for horizon in horizons_s]

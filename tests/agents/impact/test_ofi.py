@@ -151,6 +151,20 @@ def constant(values: Floats) -> Floats:
     return np.zeros_like(values)
 
 
+def test_an_interval_that_begins_without_an_ask_is_left_out() -> None:
+    """Without a message in it, its flow was 0: it counted among the intervals that are long enough, and none of the tested ones had a move."""
+    empty = [
+        new(SELL, 101, 5, -1000),
+        new(BUY, 99, 5, -1000),
+        new(BUY, 101, 5, 15_000, ioc=True),
+        new(BUY, 98, 1, 55_000),
+    ]
+    tape = build_tape(day_of(*empty, new(SELL, 103, 5, 55_500), new(SELL, 103, 5, 75_000), opening=2))
+    found = cut_intervals(tape, (TEN_NS, TEN_NS + 80 * SECOND_NS), STEP)
+    assert np.isnan(found.mid_ticks).tolist() == [True] * 4 + [False] * 2, "from 20 s to 70 s"
+    assert np.isnan(found.ofi_lots[:, 0]).tolist() == [True] * 4 + [False]
+
+
 def test_what_cannot_be_fitted_is_refused(intervals: Intervals) -> None:
     with pytest.raises(ImpactError, match=r"before 10:00:30: expected 30 or more .* got \d; give a longer --window"):
         fit_ofi(intervals, TEN_NS + 3 * STEP)
