@@ -25,13 +25,13 @@ def measure_ofi(
     from serl.agents.realism.tape import SECOND_NS, build_tape
     from serl.agents.traders.population import load_population
     from serl.agents.traders.simulate import fingerprint, simulate
-    from serl.exchange.config import time_of_day_ns
+    from serl.exchange.config import RECORDED_HOURS, time_of_day_ns
 
     check_path(output.with_suffix(".html"), day, population)
     if not 0.001 <= interval_s <= 86_400:
         raise ImpactError(f"--interval: expected 0.001 to 86400 s, got {interval_s:g}; give seconds, like 10")
     times = None if window is None else parse_window(window, "--window")
-    split_ns = None if split is None else time_of_day_ns(split, "--split")
+    split_ns = None if split is None else time_of_day_ns(split, "--split", RECORDED_HOURS)
     if population is not None:
         config = load_population(population)
         history, data = simulate(config, seed), f"population {config.name} sha256 {fingerprint(config)}"

@@ -72,6 +72,7 @@ def test_options_that_do_not_mix(arguments: list[str], message: str) -> None:
         (["--interval", "nan"], "--interval: expected 0.001 to 86400 s, got nan"),
         (["--split", "noon"], "expected a time of day like 10:30"),
         (["--window", "11:00-12:00"], "give a window there"),
+        (["--split", "25:00"], "intervals after 25:00:00: expected 10 or more"),
         (["--split", "12:00"], "intervals after 12:00:00: expected 10 or more"),
         (["--symbol", "SIX"], "expected one of DEMO, got SIX"),
     ],
