@@ -16,7 +16,7 @@ from serl.agents.signals.errors import SignalError
 from serl.agents.signals.evaluation import SCORES, evaluate
 from serl.agents.signals.forecaster import Forecaster
 from serl.agents.signals.forecaster_file import read_forecaster
-from serl.agents.signals.grid import Grid, build_grid
+from serl.agents.signals.grid import Grid, build_grid, check_sizes
 from serl.agents.signals.report import hours_text, note, score_tables, share_sentence, to_json, write_report
 from serl.agents.signals.samples import cut_samples, join
 from serl.history.day import Day
@@ -34,7 +34,7 @@ def score_days(
     window = None if hours is None else parse_window(hours, "--hours")
     with Progress(console=Console(stderr=True), transient=True) as progress:
         reading = progress.add_task("days", total=len(days))
-        parts, origins, seen = [], [], set[bytes]()
+        parts, origins, seen, first = [], [], set[bytes](), None
         for number, path in enumerate(days):
             day = load_day(path)
             content = sha256(day.commands.tobytes()).digest()
@@ -42,6 +42,8 @@ def score_days(
                 raise SignalError(f"{path.name}: expected different days, got one for the second time; leave it out")
             seen.add(content)
             grid = build_grid(day, forecaster.symbol)
+            first = first or grid
+            check_sizes(first, grid, path.name)
             if window is None:
                 window = _later_hours(forecaster, grid, path.name)
             _check_unseen(forecaster, day, window, path.name)

@@ -12,7 +12,7 @@ from serl.agents.signals import attention_training
 from serl.agents.signals.errors import SignalError
 from serl.agents.signals.evaluation import evaluate
 from serl.agents.signals.forecaster import MODELS, Forecaster, check_horizons
-from serl.agents.signals.grid import build_grid
+from serl.agents.signals.grid import build_grid, check_sizes
 from serl.agents.signals.network import EPOCHS_MAX
 from serl.agents.signals.report import hours_text
 from serl.agents.signals.samples import Samples, cut_samples, join
@@ -30,11 +30,12 @@ def train_days(
         raise SignalError(f"{output}: expected an existing folder, got {output.parent}; create it first")
     with Progress(console=Console(stderr=True), transient=True) as progress:
         reading = progress.add_task("days", total=len(days))
-        parts, origins, dates = [], [], []
+        parts, origins, dates, first = [], [], [], None
         for number, path in enumerate(days):
             day = load_day(path)
             grid = build_grid(day, symbol)
-            symbol = grid.symbol
+            symbol, first = grid.symbol, first or grid
+            check_sizes(first, grid, path.name)
             parts.append(cut_samples(grid, window, seconds, number, path.name))
             origins.append(day_origin(day))
             dates.append(day.reference.date)

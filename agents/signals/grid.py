@@ -1,12 +1,14 @@
 """The book and the trades of a day every 100 ms, from replays of the day."""
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from serl.agents.realism.tape import history_market, symbol_commands
+from serl.agents.signals.errors import SignalError
 from serl.exchange.records import EventFlag, EventKind, Rows
 from serl.history.book_rows import book_rows
 from serl.history.day import Day
@@ -50,6 +52,7 @@ class Grid:
 
     symbol: str
     tick_size: str
+    lot_size: str
     time_ns: Ints
     """[n] after midnight, multiples of STEP_NS."""
     ticks: Ints
@@ -67,16 +70,25 @@ class Grid:
 def build_grid(day: Day, symbol: str | None = None) -> Grid:
     """Replays one symbol of a day (None: its first). Raises NoSuchSymbol if the day does not have it."""
     name, commands, _ = symbol_commands(day, symbol)
-    tick_size = next(one.tick_size for one in day.reference.symbols if one.name == name)
+    reference = next(one for one in day.reference.symbols if one.name == name)
     first, last = (int(commands["time_ns"][place]) if len(commands) else 0 for place in (0, -1))
     times = np.arange(-(-first // STEP_NS), -(-last // STEP_NS) + 1, dtype=np.int64) * STEP_NS
     rows = book_rows(history_market(commands), commands, LEVELS, 0, times)
     flow = read_flow(commands, times)
     buys, sells = taken_lots(flow.fills, times)
     return Grid(
-        name, tick_size, times, np.ascontiguousarray(rows.ticks.transpose(2, 0, 1)),
+        name, reference.tick_size, reference.lot_size, times, np.ascontiguousarray(rows.ticks.transpose(2, 0, 1)),
         np.ascontiguousarray(rows.lots.transpose(2, 0, 1)), buys, sells, flow,
     )  # fmt: skip
+
+
+def check_sizes(first: Grid, other: Grid, name: str) -> None:
+    """Raises SignalError, which names the other day, if its ticks or lots are of another size: features and labels count in them."""
+    if any(Decimal(getattr(first, size)) != Decimal(getattr(other, size)) for size in ("tick_size", "lot_size")):
+        raise SignalError(
+            f"{name}: expected a tick size of {first.tick_size} and a lot size of {first.lot_size} as on the first day, got {other.tick_size} "
+            f"and {other.lot_size}; give days of one size together"
+        )
 
 
 def read_flow(commands: Rows, times_ns: Ints) -> Flow:

@@ -20,7 +20,7 @@ from serl.agents.signals.forecaster import MODELS
 from serl.agents.signals.forecaster_file import read_forecaster
 from serl.agents.signals.scores import MEASURES
 from serl.exchange.errors import ConfigError, SerlError
-from serl.history.day import Day, SourceFile, write_day
+from serl.history.day import Day, SourceFile, SymbolReference, write_day
 from serl.history.generate import generate_day
 from tests.agents.realism.sample import BUY, SELL, TEN_NS, day_of, new
 from tests.agents.signals import sample
@@ -135,6 +135,8 @@ def test_the_same_seed_gives_the_same_file(folder: Path, tmp_path: Path) -> None
         (["train", "x.day", "-o", "g", "--hours", "10:00-10:02"], SignalError, "expected 500 or more labels"),
         (["train", "x.day", "other.day", "-o", "g", "--hours", "10:00-10:12"], NoSuchSymbol, "expected one of OTHER, got AMZN"),
         (["train", "still.day", "-o", "g", "--hours", "10:00-10:12", "--horizons", "1"], SignalError, "expected moves of the mid within 1 s"),
+        (["train", "x.day", "tenths.day", "-o", "g"], SignalError, r"tenths\.day: expected a tick size of 0\.01 and a lot size of 1 .*, got 0\.1 and 1"),
+        (["test", "f", "x.day", "tenths.day", "--hours", "10:12-10:30"], SignalError, r"tenths\.day: expected a tick size of 0\.01"),
         (["publish", "f", "--connect", "tcp://127.0.0.1:9", "--until", "x"], SerlError, "expected"),
         (["publish", "x.day"], SignalError, "expected a forecaster"),
     ],
@@ -144,6 +146,11 @@ def test_what_cannot_be_is_refused_in_one_line(
 ) -> None:
     monkeypatch.chdir(folder)
     write_day(day_of(new(BUY, 99, 1), new(SELL, 101, 1), new(BUY, 98, 1, 720_000)), "still.day")
+    tenths = replace(sample.day().reference, symbols=(SymbolReference("AMZN", "0.1"),))
+    write_day(
+        replace(sample.day(), commands=sample.day().commands[:-1], rows=sample.day().rows[:-1], reference=tenths),
+        "tenths.day",
+    )
     with pytest.raises(kind, match=message) as caught:
         signals(arguments, standalone_mode=False)
     assert "\n" not in str(caught.value)

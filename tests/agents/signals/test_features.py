@@ -36,7 +36,7 @@ def flat_grid(count: int, **changed: Any) -> Grid:
         "lots": lots,
         "flow": sample.no_flow(count),
     }
-    return Grid("TEST", "0.01", TEN_NS + STEP_NS * np.arange(count), **(values | changed))
+    return Grid("TEST", "0.01", "1", TEN_NS + STEP_NS * np.arange(count), **(values | changed))
 
 
 def test_books_and_trades_every_100_ms() -> None:

@@ -147,7 +147,15 @@ def planted(seed: int, *, told: bool) -> Grid:
     sides, prices = np.tile([[BUY, SELL], [9_990, 10_010]], len(rows))
     fills = Fills(time_ns[both], sides, prices, np.full(len(both), 40), both + 1)
     return Grid(
-        "AMZN", "0.01", time_ns, ticks, lots, np.zeros(count, np.int64), sells, Flow(fills, np.zeros(count, np.int64))
+        "AMZN",
+        "0.01",
+        "1",
+        time_ns,
+        ticks,
+        lots,
+        np.zeros(count, np.int64),
+        sells,
+        Flow(fills, np.zeros(count, np.int64)),
     )
 
 

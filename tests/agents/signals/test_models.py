@@ -183,6 +183,7 @@ def planted(seed: int) -> Grid:
     return Grid(
         "AMZN",
         "0.01",
+        "1",
         sample.HOURS[0] + STEP_NS * np.arange(24_000),
         ticks,
         lots,
