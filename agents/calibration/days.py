@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from serl.agents.calibration.caveats import TOUCH_ONLY, TOUCH_ONLY_OPTION
 from serl.agents.calibration.errors import CalibrationError
-from serl.agents.calibration.measure import check_window
+from serl.agents.calibration.measure import TRADING_HOURS, check_window
 from serl.agents.calibration.objective import Window
 from serl.agents.realism.days import day_origin, window_text
 from serl.agents.realism.errors import RealismError
@@ -61,10 +61,10 @@ def cut_days(
 
     touch_only: whether a day that shows only the touch is fitted; None: it is not, and there is no option for it.
 
-    Raises CalibrationError if the hours overlap, a day is given twice, tick or lot sizes differ, a day shows only the touch, a test day shows fewer
+    Raises CalibrationError if the hours overlap or populations do not trade in them, a day is given twice, tick or lot sizes differ, a day shows only the touch, a test day shows fewer
     levels than the fitted days, or a training window has too little data; also the errors of build_tape and Tape.window.
     """
-    _check_separate(train, held_out)
+    _check_hours(train, held_out)
     _check_distinct([*fitted, *tests])
     shown = min(_levels_shown(one.day, levels) for one in fitted)
     if shown == 1 and not touch_only:
@@ -100,8 +100,14 @@ def _levels_shown(day: Day, levels: int) -> int:
     return min(LEVELS_MAX, levels or day.reference.levels or LEVELS_MAX)
 
 
-def _check_separate(train: tuple[int, int], held_out: tuple[int, int]) -> None:
-    """Checks that the hours do not overlap: scores on hours that were trained on would say nothing about other hours."""
+def _check_hours(train: tuple[int, int], held_out: tuple[int, int]) -> None:
+    """Checks that populations trade in the hours, and that they do not overlap: scores on hours that were trained on would say nothing about other
+    hours."""
+    for hours in (train, held_out):
+        if hours[0] < TRADING_HOURS[0] or hours[1] > TRADING_HOURS[1]:
+            raise CalibrationError(
+                f"expected hours within {window_text(TRADING_HOURS)}, in which populations trade, got {window_text(hours)}; change --train or --score"
+            )
     if train[0] < held_out[1] and held_out[0] < train[1]:
         raise CalibrationError(
             f"expected separate windows for training and scoring, got {window_text(train)} and {window_text(held_out)}, which "

@@ -28,6 +28,8 @@ SIZE_SHARES = (0.45, 0.9, 0.97, 0.995)
 MINUTES_MIN, KIND_MIN = 5, 50
 """Minimum length of the training window, and minimum number of messages of each kind in it."""
 FITTING_STEPS = 100
+TRADING_HOURS = int(9.5 * 3600) * SECOND_NS, 16 * 3600 * SECOND_NS
+"""Open and close of populations, in ns after midnight."""
 
 
 @dataclass(frozen=True)
@@ -294,8 +296,7 @@ def _activity_of_day(time_ns: Ints, start_ns: int, end_ns: int) -> tuple[float, 
     minutes = int((end_ns - start_ns) // MINUTE_NS)
     counts = np.bincount((time_ns - start_ns) // MINUTE_NS, minlength=minutes)[:minutes].astype(np.float64)
     variance = counts.var() / counts.mean() ** 2 - 1.0 / counts.mean()
-    open_ns, close_ns = int(9.5 * 3600) * SECOND_NS, 16 * 3600 * SECOND_NS
-    edges = np.linspace(open_ns, close_ns, CURVE_STEPS + 1)
+    edges = np.linspace(*TRADING_HOURS, CURVE_STEPS + 1)
     curve = np.ones(CURVE_STEPS)
     for part in range(CURVE_STEPS):
         low, high = max(edges[part], start_ns), min(edges[part + 1], end_ns)

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from serl.agents.calibration import costs
 from serl.agents.calibration.cli import calibrate
 from serl.agents.calibration.errors import CalibrationError
-from serl.agents.calibration.measure import measure_flow
+from serl.agents.calibration.measure import TRADING_HOURS, measure_flow
 from serl.agents.calibration.poisson import measure_poisson
 from serl.agents.realism.tape import MINUTE_NS, Tape, build_tape
 from serl.agents.traders.population import load_population
@@ -137,6 +137,16 @@ def test_two_days_and_a_test_day_from_end_to_end(folder: Path, few_pairs: None, 
     assert run(folder / "a.day", folder / "b.day", "-o", without, *SHORT_OPTIONS).exit_code == 0
     populations = [load_population(path).model_dump(exclude={"name"}) for path in (fitted, without)]
     assert populations[0] == populations[1]  # the test day changes nothing in the fit
+
+
+@pytest.mark.parametrize("hours", [["--train", "09:00-09:50", "--score", "09:50-10:00"], ["--score", "15:00-16:30"]])
+def test_hours_in_which_populations_do_not_trade_are_refused(hours: list[str], folder: Path, tmp_path: Path) -> None:
+    """The score in them was an error after the whole search, and half an hour before the open was scored as if it was quiet."""
+    with pytest.raises(
+        CalibrationError, match="expected hours within 09:30:00-16:00:00, in which populations trade, got"
+    ):
+        run(folder / "a.day", "-o", tmp_path / "out.yaml", *SHORT_OPTIONS, *hours)
+    assert (poisson().open_ns, poisson().close_ns) == TRADING_HOURS
 
 
 def test_days_that_do_not_fit_together_are_refused(folder: Path, tmp_path: Path) -> None:
