@@ -11,7 +11,7 @@ from serl.agents.calibration.measure import TRADING_HOURS, check_window
 from serl.agents.calibration.objective import Window
 from serl.agents.realism.days import day_origin, window_text
 from serl.agents.realism.errors import RealismError
-from serl.agents.realism.tape import build_tape
+from serl.agents.realism.tape import build_tape, check_levels
 from serl.history.day import Day, SymbolReference, select_symbol
 
 LEVELS_MAX = 10
@@ -88,6 +88,7 @@ def _cut(
     one: NamedDay, symbol: str | None, levels: int, train: tuple[int, int] | None, held_out: tuple[int, int]
 ) -> CalibrationDay:
     with _errors_of(one.name):
+        check_levels(one.day, levels)
         tape = build_tape(one.day, levels, symbol)
         training = None if train is None else Window(tape.window(*train), *train)
         scored = Window(tape.window(*held_out), *held_out)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from serl.agents.realism.errors import RealismError
-from serl.agents.realism.tape import MINUTE_NS, Tape, build_tape
+from serl.agents.realism.tape import MINUTE_NS, Tape, build_tape, check_levels
 from serl.exchange.config import RECORDED_HOURS, time_of_day_ns, time_of_day_text
 from serl.extras import require_day_files
 from serl.history.day import Day, read_day
@@ -79,7 +79,11 @@ class DayWindow:
 
 
 def cut_window(day: Day, name: str, window: tuple[int, int] | None, levels: int, symbol: str | None) -> DayWindow:
-    """Builds a day's tape and cuts a window (None: the whole day, in whole minutes). Raises the errors of build_tape and Tape.window."""
+    """Builds a day's tape and cuts a window (None: the whole day, in whole minutes). Raises the errors of check_levels, build_tape and Tape.window."""
+    try:
+        check_levels(day, levels)
+    except RealismError as error:
+        raise RealismError(f"{name}: {error}") from None
     tape = build_tape(day, levels, symbol)
     if window is None:
         first, last = tape.span()

@@ -156,6 +156,15 @@ def build_tape(day: Day, levels: int = 0, symbol: str | None = None) -> Tape:
     return tape.part(0, count)
 
 
+def check_levels(day: Day, levels: int) -> None:
+    """Raises RealismError for more levels than a day shows: the orders behind those may long be gone."""
+    shown = day.reference.levels
+    if 0 < shown < levels:
+        raise RealismError(
+            f"levels: expected at most the {shown} that the day shows, got {levels}; give --levels {shown}, or a day that shows more"
+        )
+
+
 def symbol_commands(day: Day, symbol: str | None) -> tuple[str, Rows, Ints]:
     """(name, commands, source rows) of one symbol of a day; the commands become symbol 0 of participant HISTORY."""
     names = [known.name for known in day.reference.symbols]

@@ -7,7 +7,7 @@ import numpy as np
 from serl.agents.calibration.errors import CalibrationError
 from serl.agents.calibration.flow.population import flow_profile, with_profile
 from serl.agents.calibration.flow.samples import averages_after
-from serl.agents.realism.tape import SECOND_NS, Floats, build_tape, history_market, symbol_commands
+from serl.agents.realism.tape import SECOND_NS, Floats, build_tape, check_levels, history_market, symbol_commands
 from serl.agents.traders.flow_network import STARTS
 from serl.agents.traders.flow_opening import AGE_NS, COLUMNS, LOTS, ORDERS_MAX, PRICE_TICKS, SIDE, opening_text
 from serl.agents.traders.population import PopulationConfig
@@ -18,7 +18,7 @@ from serl.history.day import Day
 
 def continued(flow: PopulationConfig, day: Day, at_ns: int, name: str) -> PopulationConfig:
     """A population that continues the first symbol of a day from a time on, with a trained flow. Raises CalibrationError unless the population is a flow
-    that is still open then and has the day's tick size, and the day's book has both sides."""
+    that is still open then and has the day's tick size, and the day's book has both sides; RealismError for a day that shows fewer levels than the flow."""
     profile = flow_profile(flow)
     tick_size = day.reference.symbols[0].tick_size
     if float(tick_size) != float(flow.tick_sizes[0]):
@@ -34,6 +34,7 @@ def continued(flow: PopulationConfig, day: Day, at_ns: int, name: str) -> Popula
     kept = day.commands["time_ns"] < at_ns
     before = dataclasses.replace(day, commands=day.commands[kept], rows=day.rows[kept])
     levels = int(np.frombuffer(profile.record()["numbers"], "<f4")[STARTS["visible_levels"]])
+    check_levels(day, levels)
     orders = _orders_at(before, at_ns, levels)
     mid_ticks = _mid_ticks(orders, at_ns)
     state = averages_after(build_tape(before, levels), at_ns)

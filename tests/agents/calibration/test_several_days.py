@@ -16,6 +16,7 @@ from serl.agents.calibration.cli import calibrate
 from serl.agents.calibration.errors import CalibrationError
 from serl.agents.calibration.measure import TRADING_HOURS, measure_flow
 from serl.agents.calibration.poisson import measure_poisson
+from serl.agents.realism.errors import RealismError
 from serl.agents.realism.tape import MINUTE_NS, Tape, build_tape
 from serl.agents.traders.population import load_population
 from serl.agents.traders.simulate import simulate
@@ -170,4 +171,6 @@ def test_days_that_do_not_fit_together_are_refused(folder: Path, tmp_path: Path)
     for more, message in cases:
         with pytest.raises(CalibrationError, match=message):
             run(first, *more, "-o", output, *SHORT_OPTIONS)
+    with pytest.raises(RealismError, match=r"touch\.day: levels: expected at most the 1 that the day shows, got 5"):
+        run(alone, "-o", output, *SHORT_OPTIONS, "--levels", "5")
     assert not list(tmp_path.glob("out*"))

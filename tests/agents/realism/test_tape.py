@@ -160,6 +160,10 @@ def test_invalid_symbols_levels_and_windows_are_refused() -> None:
         build_tape(day, symbol="SIX")
     with pytest.raises(RealismError, match="levels: expected 1 to 1000"):
         build_tape(day, -1)
+    few = day_of(new(BUY, 9, 1), new(SELL, 10, 1), new(BUY, 10, 1, 1, ioc=True), levels=2)
+    assert cut_window(few, "few.day", None, 1, None).tape.levels == 1
+    with pytest.raises(RealismError, match=r"few\.day: levels: expected at most the 2 that the day shows, got 3"):
+        cut_window(few, "few.day", None, 3, None)
     for text in ("13:00", "14:00-13:00", "13:00-13:00"):
         with pytest.raises(RealismError, match="window"):
             parse_window(text)
