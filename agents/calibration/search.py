@@ -79,13 +79,15 @@ def search(
         raise CalibrationError(f"trials: expected 1 or more, got {trials}; give more")
     ranges = {name: list(bounds) for name, bounds in RANGES.items()}
     study = _open_study(optuna, journal, resume, {**settings, "seed": seed, "ranges": ranges, "prior": PRIOR_WEIGHT})
-    complete = len(_complete_trials(optuna, study))
+    complete, waiting = len(_complete_trials(optuna, study)), (optuna.trial.TrialState.WAITING,)
     while complete < trials:
         with warnings.catch_warnings(category=optuna.exceptions.ExperimentalWarning, action="ignore"):
             study.sampler = optuna.samplers.GPSampler(
                 seed=1000 * seed + complete, n_startup_trials=FIRST_TRIALS, deterministic_objective=False
             )
-        if complete < FIRST_TRIALS:
+        if complete < FIRST_TRIALS and not study.get_trials(
+            deepcopy=False, states=waiting
+        ):  # one may be left by a kill
             study.enqueue_trial(near_defaults(complete, seed))
         with one_thread(torch, complete):
             trial = study.ask()
@@ -151,9 +153,8 @@ def _open_study(optuna: Any, journal: Path, resume: bool, settings: dict[str, An
         raise CalibrationError(
             f"{journal}: expected trials of this search, got those of another ({differing} differ); delete it to start over"
         )
-    for trial in study.get_trials(deepcopy=False):
-        if not trial.state.is_finished():
-            study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+    for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
+        study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
     return study
 
 

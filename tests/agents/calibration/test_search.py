@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from optuna import Study
 from optuna.storages.journal._file import LOCK_FILE_SUFFIX, JournalFileSymlinkLock
 
 from serl.agents.calibration.errors import CalibrationError
@@ -94,6 +95,26 @@ def test_a_journal_that_a_kill_has_left_is_continued(tmp_path: Path, monkeypatch
     found = list[Trial]()
     search(valley, journal, trials=3, seed=5, resume=True, settings={}, on_trial=found.append)
     assert [trial.number for trial in found] == [2, 3], "the second trial was not complete"
+
+
+def test_a_kill_between_the_two_steps_of_a_trial_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parameters that were written but not begun made every resumption a traceback."""
+    expected, parts = list[Trial](), list[Trial]()
+    search(valley, tmp_path / "whole", trials=4, seed=5, resume=False, settings={}, on_trial=expected.append)
+    journal, asked = tmp_path / "journal", Study.ask
+    search(valley, journal, trials=2, seed=5, resume=False, settings={}, on_trial=parts.append)
+
+    def interrupted(study: Study) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Study, "ask", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        search(valley, journal, trials=4, seed=5, resume=True, settings={})
+    monkeypatch.setattr(Study, "ask", asked)
+    search(valley, journal, trials=4, seed=5, resume=True, settings={}, on_trial=parts.append)
+    assert parts == expected
 
 
 def test_another_file_is_no_journal(tmp_path: Path) -> None:
