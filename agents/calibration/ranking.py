@@ -138,9 +138,10 @@ def compare(real: Advantages, simulated: Advantages) -> Ranking:
 
 
 def spearman(one: Floats, other: Floats) -> float:
-    """Correlation of the ranks of (k,) values without ties; Spearman (1904)."""
-    first, second = (np.argsort(np.argsort(values)).astype(np.float64) for values in (one, other))
-    return float(np.corrcoef(first, second)[0, 1])
+    """Correlation of the ranks of (k,) values; Spearman (1904). Equal values share their mean rank; 0 if all are equal."""
+    first, second = (np.sign(values[:, np.newaxis] - values).sum(axis=1) for values in (one, other))
+    scale = float(np.sqrt((first @ first) * (second @ second)))
+    return float(first @ second) / scale if scale > 0 else 0.0
 
 
 def _centred(values: Floats) -> Floats:

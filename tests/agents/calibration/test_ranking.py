@@ -32,6 +32,12 @@ def test_spearman_is_of_ranks() -> None:
     assert spearman(np.array([1.0, 2, 3, 4]), np.array([1.0, 2, 4, 3])) == pytest.approx(0.8)
 
 
+def test_equal_values_share_their_rank() -> None:
+    """They had ranks in the order of the policies in both markets, so equal policies agreed perfectly."""
+    assert spearman(np.array([2.0, 2, 2, 5]), np.array([1.0, 3, 2, 0])) == pytest.approx(-np.sqrt(0.6))
+    assert spearman(np.array([2.0, 2, 2]), np.array([3.0, 3, 3])) == 0
+
+
 def test_a_market_that_is_dearer_for_all_policies_ranks_them_alike() -> None:
     means = np.linspace(-5, 1, COUNT)
     found = compare(advantages(means, 1), advantages(means - 3, 2))
