@@ -79,16 +79,19 @@ class DayWindow:
 
 
 def cut_window(day: Day, name: str, window: tuple[int, int] | None, levels: int, symbol: str | None) -> DayWindow:
-    """Builds a day's tape and cuts a window (None: the whole day, in whole minutes). Raises the errors of check_levels, build_tape and Tape.window."""
+    """Builds a day's tape and cuts a window (None: the whole day), without the minutes before the day's first message and after its last. Raises the
+    errors of check_levels, build_tape and Tape.window."""
     try:
         check_levels(day, levels)
     except RealismError as error:
         raise RealismError(f"{name}: {error}") from None
     tape = build_tape(day, levels, symbol)
+    first, last = tape.span()
+    start_ns, end_ns = first // MINUTE_NS * MINUTE_NS, -(-last // MINUTE_NS) * MINUTE_NS
     if window is None:
-        first, last = tape.span()
-        window = first // MINUTE_NS * MINUTE_NS, -(-last // MINUTE_NS) * MINUTE_NS
-    return DayWindow(name, day_origin(day), tape.window(*window), *window)
+        window = start_ns, end_ns
+    part = tape.window(*window)
+    return DayWindow(name, day_origin(day), part, max(window[0], start_ns), min(window[1], end_ns))
 
 
 def day_origin(day: Day) -> str:

@@ -206,3 +206,13 @@ def test_an_auction_is_no_market_order() -> None:
     )  # fmt: skip
     assert tape.kind.tolist() == [LIMIT] * 4 + [MARKET] and tape.qty_lots[tape.trades].tolist() == [1]
     assert tape.two_sided.tolist() == [False] * 4 + [True, True] and spread(tape).tolist() == [5, 5]
+
+
+def test_a_window_ends_with_the_day() -> None:
+    """Minutes before and after the day were minutes without a move: returns with a kurtosis of 30 instead of -.4."""
+    day = generate_day(8, start_ns=TEN_NS, end_ns=TEN_NS + 1800 * SECOND_NS)
+    cut = cut_window(day, "x.day", parse_window("09:00-16:00"), 0, None)
+    assert cut.window == "10:00:00-10:30:00" and cut.tape.span()[1] == build_tape(day).span()[1]
+    assert cut_window(day, "x.day", parse_window("10:05-10:10"), 0, None).window == "10:05:00-10:10:00"
+    with pytest.raises(EmptyWindow, match="11:00:00-12:00:00: expected visible messages"):
+        cut_window(day, "x.day", parse_window("11:00-12:00"), 0, None)
