@@ -16,6 +16,8 @@ from serl.history.day import Day, SymbolReference, select_symbol
 
 LEVELS_MAX = 10
 """Maximum number of levels per side."""
+COVERED_MIN = 0.9
+"""Smallest share of the hours between their first and last message."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,19 @@ def _cut(
         scored = Window(tape.window(*held_out), *held_out)
         if training is not None:
             check_window(training.tape, training.start_ns, training.end_ns)
+            _check_covered(training)
+        _check_covered(scored)
     return CalibrationDay(one.name, day_origin(one.day), select_symbol(one.day, tape.symbol), training, scored)
+
+
+def _check_covered(window: Window) -> None:
+    """Checks that the day does not begin or end within the hours: what is missing would be measured as silence."""
+    first_ns, last_ns = window.tape.span()
+    if last_ns - first_ns < COVERED_MIN * (window.end_ns - window.start_ns):
+        raise CalibrationError(
+            f"expected messages in all of {window_text((window.start_ns, window.end_ns))}, got some in {window_text((first_ns, last_ns))} only; "
+            "change --train or --score, or leave the day out"
+        )
 
 
 def _levels_shown(day: Day, levels: int) -> int:

@@ -171,6 +171,11 @@ def test_days_that_do_not_fit_together_are_refused(folder: Path, tmp_path: Path)
     for more, message in cases:
         with pytest.raises(CalibrationError, match=message):
             run(first, *more, "-o", output, *SHORT_OPTIONS)
+    with pytest.raises(
+        CalibrationError,
+        match=r"a\.day: expected messages in all of 09:50:00-10:20:00, got some in 09:50:00-09:59:\d\d only",
+    ):
+        run(first, "-o", output, *SHORT_OPTIONS, "--score", "09:50-10:20")
     with pytest.raises(RealismError, match=r"touch\.day: levels: expected at most the 1 that the day shows, got 5"):
         run(alone, "-o", output, *SHORT_OPTIONS, "--levels", "5")
     assert not list(tmp_path.glob("out*"))
