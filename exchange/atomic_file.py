@@ -1,5 +1,6 @@
 """Atomic file writes: a temporary file is written, synced and renamed, so a file is complete or absent."""
 
+import errno
 import json
 import os
 import tempfile
@@ -13,37 +14,49 @@ from serl.exchange.errors import ConfigError, UnwritableFileError
 
 @contextmanager
 def atomic_file(path: Path | str) -> Iterator[IO[bytes]]:
-    """Yields a file that is renamed to `path` when the block ends. If the block raises, the file is removed. Raises UnwritableFileError if
-    the file cannot be created."""
-    path = Path(path)
+    """Yields a file that is renamed to `path`, or to the file that this links to, when the block ends. If the block raises, the file is removed.
+    Raises UnwritableFileError if the file cannot be created, or if `path` is a folder, a device or a pipe, which a renamed file would replace."""
+    _require_file(path)
+    target = Path(os.path.realpath(path))
     try:
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     except OSError as error:
-        unwritable = UnwritableFileError(
-            f"{path}: cannot be written ({error.strerror}); give a file in a folder that exists"
-        )
-        unwritable.errno, unwritable.strerror = error.errno, error.strerror
-        raise unwritable from None
+        raise _unwritable(
+            error.errno, f"{path}: cannot be written ({error.strerror}); give a file in a folder that exists"
+        ) from None
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-        sync_folder(path.parent)
+        os.replace(temporary, target)
+        sync_folder(target.parent)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
 
 
 def require_other_file(output: Path, *sources: Path) -> None:
-    """Raises ConfigError if the output is one of the files that a command reads, which it would replace."""
+    """Raises ConfigError if the output is one of the files that a command reads, which it would replace; UnwritableFileError if it is no file."""
+    _require_file(output)
     for source in sources:
         if output.exists() and source.exists() and output.samefile(source):
             raise ConfigError(
                 f"--output: expected another file than {source}, which it would replace; give another name"
             )
+
+
+def _require_file(path: Path | str) -> None:
+    if os.path.exists(path) and not os.path.isfile(path):
+        code, got = (errno.EISDIR, "a folder") if os.path.isdir(path) else (errno.EINVAL, "a device or pipe")
+        raise _unwritable(code, f"{path}: expected a file to write, got {got}; give another name")
+
+
+def _unwritable(code: int | None, text: str) -> UnwritableFileError:
+    unwritable = UnwritableFileError(text)
+    unwritable.errno, unwritable.strerror = code, None if code is None else os.strerror(code)
+    return unwritable
 
 
 def sync_folder(folder: Path) -> None:

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from serl import cli
 from serl.agents.traders.builtin import builtin_populations
 from serl.cli import GROUPS, serl
+from serl.exchange.errors import ConfigError
 from serl.exchange.ports import free_port
 
 
@@ -56,6 +57,26 @@ def test_a_demo_with_its_port_in_use_starts_nothing(tmp_path: Path) -> None:
         done = subprocess.run([sys.executable, "-m", "serl", *arguments], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and f"127.0.0.1:{port} cannot be bound" in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "volume-curve x.day -o x.day",
+        "realism x.day x.day -o x.day",
+        "signals train x.day -o x.day",
+        "signals test signals.json x.day",
+        "backtest bot.py --population small --config backtest.json",
+    ],
+)
+def test_a_command_does_not_replace_its_input(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = ("x.day", "signals.json", "backtest.json", "bot.py")
+    for name in names:
+        Path(name).touch()  # refused before it is read
+    refused = CliRunner().invoke(serl, line.split())
+    assert isinstance(refused.exception, ConfigError) and "which it would replace" in str(refused.exception)
+    assert {path.name: path.stat().st_size for path in tmp_path.iterdir()} == dict.fromkeys(names, 0)
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def ranking(
     from serl.agents.traders.simulate import fingerprint
     from serl.history.day import select_symbol
 
-    check_path(output, day, population)
+    check_path(output.with_suffix(".html"), day, population)
     start_ns, end_ns = parse_window(hours, "--hours")
     history, config = load_day(day), load_population(population)
     one_symbol = select_symbol(history, symbol or history.reference.symbols[0].name)

@@ -206,8 +206,10 @@ def _show(title: str, rows: list[tuple[str, str]]) -> None:
 def volume_curve(days: tuple[Path, ...], output: Path, width: float) -> None:
     """Fit the volume curve of VWAP to training DAYS: day files other than the one to execute on."""
     from serl.agents.execution.policies.volume import VolumeCurve
+    from serl.exchange.atomic_file import require_other_file
     from serl.history.day import read_day
 
+    require_other_file(output, *days)
     _nanoseconds("--width", width)
     curve = VolumeCurve.fit([read_day(path) for path in days], width)
     curve.save(output)

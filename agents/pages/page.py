@@ -69,8 +69,8 @@ def png(data: bytes, text: str) -> str:
 
 
 def check_path(path: Path, *sources: Path | str | None) -> None:
-    """ReportFileError for a path that `write` refuses, before the work that a report takes. ConfigError if the page, the numbers or the picture would
-    replace one of the sources, if given."""
+    """ReportFileError for a path that `write` refuses, before the work that a report takes; ConfigError if a file of the report would replace one of
+    the sources."""
     if path.suffix == ".json":
         raise ReportFileError(
             f"{path}: expected a name for the HTML, got that of the JSON next to it; give one that ends in .html"
@@ -79,9 +79,8 @@ def check_path(path: Path, *sources: Path | str | None) -> None:
         raise ReportFileError(
             f"{path}: expected a writable file, got no folder {path.parent}; give a file in a folder that exists"
         )
-    given = [Path(source) for source in sources if source is not None]
     for written in (path, path.with_suffix(".json"), path.with_suffix(".png")):
-        require_other_file(written, *given)
+        require_other_file(written, *(Path(source) for source in sources if source is not None))
 
 
 def write(path: Path, html: str, numbers: Mapping[str, Any]) -> tuple[Path, Path]:

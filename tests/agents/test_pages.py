@@ -10,7 +10,8 @@ import pytest
 
 from serl.agents.pages.errors import ReportFileError
 from serl.agents.pages.origin import Origin, command_line, current_origin
-from serl.agents.pages.page import page, png, table, write, write_with_picture
+from serl.agents.pages.page import check_path, page, png, table, write, write_with_picture
+from serl.exchange.errors import ConfigError, SerlError
 from tests.clients.dashboard.server_fixture import browser
 
 VOID = {"meta", "img", "br"}
@@ -122,3 +123,18 @@ def test_unwritable_files_are_errors(name: str, message: str, tmp_path: Path) ->
     with pytest.raises(ReportFileError, match=message):
         write(tmp_path / name, "", {})
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("source", ["x.html", "x.json", "x.png"])
+def test_no_file_of_a_report_replaces_its_input(source: str, tmp_path: Path) -> None:
+    """`serl signals test signals.json DAY` put the report's numbers in the place of the forecaster: its default output is signals.html."""
+    (tmp_path / source).write_text("input")
+    check_path(tmp_path / "x.html", tmp_path / "other")
+    with pytest.raises(ConfigError, match=rf"{source}, which it would replace; give another name"):
+        check_path(tmp_path / "x.html", tmp_path / "other", tmp_path / source)
+
+
+def test_a_folder_is_refused_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "x.html").mkdir()
+    with pytest.raises(SerlError, match=r"x\.html: expected a file to write, got a folder; give another name"):
+        check_path(tmp_path / "x.html")
