@@ -16,6 +16,8 @@ from serl.exchange.wire import Kind, pack, unpack, with_token
 
 CONNECT_TIMEOUT_MS = 2000
 REPLY_TIMEOUT_S = 60.0
+LAST_REPLY_MS = 100
+"""How long a reply that was sent before the connection closed may take to be read."""
 """Reply timeout of a connected exchange: its first kill or purge waits for the full rule book to load."""
 
 Request = Callable[..., list[Any]]
@@ -55,12 +57,21 @@ def request_socket(endpoint: str, socket: str, curve: Path | None = None, token:
             arguments = (arguments[0] or token, *arguments[1:])
         else:
             arguments = tuple(with_token(arguments, token))
+        data = pack(kind, number, *arguments)
+        while monitor.poll(0):  # of earlier connections
+            monitor.recv_multipart()
         try:
-            dealer.send(pack(kind, number, *arguments))
+            dealer.send(data)
         except zmq.Again:
             raise unreachable() from None
         while time.monotonic() < deadline:
-            if not dealer.poll(CONNECT_TIMEOUT_MS):
+            zmq.select([dealer, monitor], [], [], CONNECT_TIMEOUT_MS / 1000)
+            if not dealer.poll(LAST_REPLY_MS if monitor.poll(0) else 0):
+                if monitor.poll(0):
+                    raise ExchangeUnreachable(
+                        f"the exchange at {endpoint} closed the connection instead of replying to {len(data):,} bytes: it has ended, or they are more "
+                        "than its limits request_bytes_max and, for news, news_bytes_max allow; send less, or start it again"
+                    )
                 if not dealer.poll(0, zmq.POLLOUT):  # it has disconnected
                     raise unreachable()
                 continue
@@ -77,6 +88,7 @@ def request_socket(endpoint: str, socket: str, curve: Path | None = None, token:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     try:
         dealer = context.socket(zmq.DEALER)
+        monitor = dealer.get_monitor_socket(zmq.EVENT_DISCONNECTED)
         dealer.linger, dealer.immediate, dealer.sndtimeo = 0, True, CONNECT_TIMEOUT_MS
         if curve is not None:
             read_keys(curve).open(dealer)

@@ -4,6 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,7 +16,7 @@ import zmq
 
 from serl.clients import asynchronous
 from serl.clients.blocking import Exchange, connect
-from serl.clients.errors import RequestRejected
+from serl.clients.errors import ExchangeUnreachable, RequestRejected
 from serl.clients.session import Grant
 from serl.exchange.config import socket_endpoints
 from serl.exchange.news import REPLY_MESSAGES_MAX, News, NewsKind
@@ -130,6 +131,17 @@ def test_refusals_change_nothing(fields: dict[str, Any], code: str, text: str, s
         publish(ask, "Refused", **fields)
     assert refused.value.code == code
     assert publish(ask, "After")[0] == before + 1
+
+
+def test_a_message_that_closes_the_connection_is_an_error_at_once(served: Served) -> None:
+    """`serl exchange news --body "$(cat article.txt)"` waited a minute, and then told the user that the exchange may be compiling."""
+    started_s = time.monotonic()
+    with request_socket(served.endpoint, "admin") as ask:
+        before, _ = publish(ask, "Before")
+        with pytest.raises(ExchangeUnreachable, match=r"closed the connection .* request_bytes_max"):
+            publish(ask, "Long", body="x" * 10_000)
+        assert time.monotonic() - started_s < 10
+        assert publish(ask, "After")[0] == before + 1, "the next request connects again"
 
 
 def test_only_operators_publish_and_readers_need_the_permission(tmp_path: Path) -> None:
