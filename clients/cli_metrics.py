@@ -17,11 +17,14 @@ def metrics(connect: str, listen: str, curve: Path | None, token: str) -> None:
     """Serve /metrics for Prometheus, /health and /ready of a running exchange, until Ctrl-C. Whoever reaches the port can read them."""
     from serl.clients.metrics import metrics_server
     from serl.clients.query_connection import QueryConnection
+    from serl.exchange.request import request_socket
     from serl.garbage import collect_while_serving
 
     host, separator, port = listen.rpartition(":")
     if not separator or not port.isdigit() or int(port) > 65535:
         raise ConfigError(f"--listen: expected HOST:PORT, got {listen!r}; for example 127.0.0.1:9464")
+    with request_socket(connect, "queries", curve, token):
+        pass  # only checks the endpoint and the keys: the exchange may start later
     try:
         server = metrics_server(QueryConnection(connect, curve, token).ask, host, int(port))
     except OSError as error:

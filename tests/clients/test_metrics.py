@@ -177,6 +177,14 @@ def test_limits_are_asked_for_once_in_the_life_of_an_exchange() -> None:
     assert asked.count(Kind.INFO) == 2
 
 
+@pytest.mark.parametrize("options", [["--connect", "nonsense"], ["--curve", "."]])
+def test_an_exchange_that_cannot_be_asked_is_an_error_at_the_start(options: list[str], tmp_path: Path) -> None:
+    """It served, and each scrape was a traceback without an answer."""
+    program = [sys.executable, "-m", "serl", "metrics", "--listen", "127.0.0.1:0", *options]
+    done = subprocess.run(program, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=30)
+    assert done.returncode == 2 and done.stderr.startswith("error: ") and not done.stdout
+
+
 def test_a_failed_question_leaves_no_garbage() -> None:
     found = QueryConnection("tcp://127.0.0.1:9")
     gc.collect()
