@@ -285,13 +285,17 @@ def verify(file: Path, source: Path | None) -> None:
 @click.option("--rate", default=8.0, show_default=True, help="Mean number of commands per second, 09:30 to 16:00.")
 def generate(output: Path, seed: int, symbol: str, start: str, end: str, rate: float) -> None:
     """Generate a synthetic day from a seed."""
-    from serl.exchange.config import time_of_day_ns
+    from serl.exchange.config import ASSET_NAME, time_of_day_ns
     from serl.exchange.errors import ConfigError
     from serl.extras import require_day_files
     from serl.history.day import write_day
     from serl.history.generate import generate_day
 
     require_day_files()
+    if not re.fullmatch(ASSET_NAME, symbol):
+        raise ConfigError(
+            f"--symbol: expected 1 to 32 letters, digits, '.', '_' or '-', as exchanges do, got {symbol[:80]!r}"
+        )
     start_ns, end_ns = time_of_day_ns(start, "--start"), time_of_day_ns(end, "--end")
     if end_ns <= start_ns:
         raise ConfigError(f"--end: expected a time after --start {start}, got {end}; give a later one")

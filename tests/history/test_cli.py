@@ -53,6 +53,15 @@ def test_generate(tmp_path: Path) -> None:
             CliRunner().invoke(day, ["verify", *map(str, words)], catch_exceptions=False)
 
 
+@pytest.mark.parametrize("symbol", ["", "A,B", "A\nB", "A" * 33])
+def test_a_symbol_that_no_exchange_can_have_is_not_generated(symbol: str, tmp_path: Path) -> None:
+    """The day could be replayed nowhere."""
+    words = ["generate", "-o", str(tmp_path / "x"), "--seed", "1", "--end", "09:31", "--symbol", symbol]
+    refused = CliRunner().invoke(day, words)
+    assert isinstance(refused.exception, ConfigError) and "expected 1 to 32 letters" in str(refused.exception)
+    assert not (tmp_path / "x").exists()
+
+
 def test_help_has_an_example_everywhere() -> None:
     for name in day.commands:
         assert f"Example: serl day {name}" in " ".join(run_cli(name, "--help").split())
