@@ -238,6 +238,8 @@ def _metadata(path: Path) -> "pq.FileMetaData":
             )
     try:
         return pq.read_metadata(path)
+    except UnicodeEncodeError:
+        raise NotADayFile(f"{path}: expected a name in UTF-8, got another encoding; rename the file") from None
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DayTruncated(f"{path}: its Parquet footer is damaged ({error}); copy or import it again") from None
 

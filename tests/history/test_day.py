@@ -1,6 +1,7 @@
 """Day files: the round trip, and files that are none."""
 
 import json
+import os
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -106,6 +107,14 @@ def test_truncated(day: Day, tmp_path: Path, bytes_kept: int) -> None:
     (tmp_path / "a.parquet").write_bytes(data[:bytes_kept])
     with pytest.raises(DayTruncated, match="ends too early"):
         read_day(tmp_path / "a.parquet")
+
+
+def test_a_name_in_another_encoding_is_no_damage(day: Day, tmp_path: Path) -> None:
+    """The user was told to import an undamaged file again."""
+    write_day(day, tmp_path / "a.parquet")
+    path = (tmp_path / "a.parquet").rename(tmp_path / os.fsdecode(b"\xfc.parquet"))
+    with pytest.raises(NotADayFile, match="expected a name in UTF-8, got another encoding; rename the file"):
+        read_day(path)
 
 
 def test_damaged_in_the_middle(day: Day, tmp_path: Path) -> None:
