@@ -36,7 +36,7 @@ def send(file: Path, connect: str, name: str, curve: Path | None, token: str) ->
 
 
 @news.command("list", epilog="Example: serl news list --last 20")
-@click.option("--last", type=click.IntRange(1), default=20, show_default=True, help="Messages to list.")
+@click.option("--last", type=click.IntRange(1, 2**53), default=20, show_default=True, help="Messages to list.")
 @exchange_options
 def list_(request: Request, last: int) -> None:
     """Print the last messages of a running exchange as JSON lines, oldest first; time_ns is after midnight of the exchange's day."""

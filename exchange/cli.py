@@ -147,7 +147,7 @@ def _ticks(options: dict[str, Any]) -> list[tuple[str, str]]:
     help="Population of traders that trade on the exchange: a YAML file, or the name of one that comes with serl, like liquid.",
 )
 @click.option("--hosts", type=click.IntRange(1), help="--with: number of host processes. [1]")
-@click.option("--seed", type=click.IntRange(0), help="--with: seed of the traders. [1]")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="--with: seed of the traders. [1]")
 @click.option(
     "--flow",
     type=click.Path(path_type=Path),

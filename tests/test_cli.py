@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -77,6 +78,35 @@ def test_a_command_does_not_replace_its_input(line: str, tmp_path: Path, monkeyp
     refused = CliRunner().invoke(serl, line.split())
     assert isinstance(refused.exception, ConfigError) and "which it would replace" in str(refused.exception)
     assert {path.name: path.stat().st_size for path in tmp_path.iterdir()} == dict.fromkeys(names, 0)
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        ("bar-costs x.day --bar inf", "--bar"),
+        ("news list --last 99999999999999999999", "--last"),
+        (f"exchange start --with small --seed {1 << 63}", "--seed"),
+        (f"agents start --population small --seed {1 << 63}", "--seed"),
+    ],
+)
+def test_a_number_beyond_its_range_is_refused(line: str, option: str) -> None:
+    """Tracebacks; and an exchange that went on without the traders which it was started for."""
+    shown = CliRunner().invoke(serl, line.split())
+    assert shown.exit_code == 2 and f"Invalid value for '{option}'" in shown.output
+
+
+@pytest.mark.parametrize("closed", ["1", "2"])
+def test_a_closed_output_is_no_traceback(closed: str, tmp_path: Path) -> None:
+    """As of a daemon that is started with `>&-`."""
+    generate = f"-m serl day generate -o {tmp_path / 'x.day'} --seed 1 --end 09:31"
+    for command, status in (
+        (generate, 0),
+        (f"-m serl day head {tmp_path / 'x.day'}", 0),
+        ("-m serl day info nothing", 2),
+    ):
+        program = ["sh", "-c", f"exec {shlex.quote(sys.executable)} {command} {closed}>&-"]
+        done = subprocess.run(program, capture_output=True, text=True)
+        assert done.returncode == status and "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def data(files: tuple[Path, ...], tick_size: float, as_json: bool) -> None:
 @click.command(epilog="Example: serl bar-costs LOBSTER_SampleFile_AMZN_2012-06-21_5.zip")
 @click.argument("days", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
-    "--bar", "bar_s", default=60.0, show_default=True, type=FloatRange(min=1), help="Length of a bar in seconds."
+    "--bar", "bar_s", default=60.0, show_default=True, type=FloatRange(1, 86_400), help="Length of a bar in seconds."
 )
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of the slices.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")

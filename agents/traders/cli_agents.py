@@ -21,7 +21,7 @@ def agents() -> None:
     "--population", type=POPULATION, required=True, help="A YAML file, or the name of one that comes with serl."
 )
 @click.option("--hosts", type=click.IntRange(1), default=1, show_default=True, help="Number of host processes.")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True)
 @click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="The exchange's orders endpoint.")
 @curve_option
 @token_options("Token of the participants traders-NAME-0, traders-NAME-1, ...")

@@ -3,6 +3,7 @@
 import difflib
 import errno
 import importlib
+import os
 import shutil
 import signal
 import sys
@@ -210,6 +211,7 @@ def _start_population(options: "TraderOptions") -> "TraderProcesses":
 def main() -> None:
     """Runs the command line. An error of serl, or a file that cannot be used, gives one line on stderr and exit status 2; a signal gives exit status
     128 + its number."""
+    _open_outputs()
     try:
         unwind_on_signals()
         collect_rarely()
@@ -224,6 +226,13 @@ def main() -> None:
         # `python -m` ends by the signal, whatever the exit status, if the last text passed to `exec` (as dataclasses do) was
         # interrupted.
         exec("")
+
+
+def _open_outputs() -> None:
+    """Discards what would be written to an output that is closed, like that of a daemon: Python has None for it."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
 
 
 def _stopped() -> NoReturn:
