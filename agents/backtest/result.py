@@ -75,7 +75,9 @@ class Result:
         """(positions in lots, cash in ticks x lots) of each symbol after 0, 1 ... F fills; (F + 1, S) each, exact."""
         rows, count = self.fill_rows, len(self.symbols)
         prices, lots = rows["price_ticks"], rows["qty_lots"]
-        exact = object if float(np.abs(prices.astype(float) * lots).sum()) > 2.0**60 else np.int64
+        # a position may be worth more than it cost
+        highest = max(np.abs(prices).max(initial=0), self.mids.max(initial=0))
+        exact = object if float(highest) * lots.astype(float).sum() > 2.0**60 else np.int64
         signed = np.where(rows["side"] == 0, lots, -lots).astype(exact)
         own = rows["symbol"][:, None] == np.arange(count)
         changes = np.where(own, signed[:, None], 0), np.where(own, -(signed * prices.astype(exact))[:, None], 0)

@@ -42,10 +42,15 @@ def test_profit_is_cash_and_position_at_the_mid_over_all_symbols() -> None:
 
 
 def test_profit_beyond_64_bits_is_exact() -> None:
+    """Also where only the market's price makes it so large: sums that wrap twice would be right by chance."""
     lots = 1 << 40
     found = result(fills((1, 0, 0, 1 << 30, lots), (2, 0, 1, (1 << 30) + 1, lots)), [5], [[0, 0]])
     assert found.profit_half_ticks.tolist() == [[2 * lots, 0]]
     assert found.profit == Decimal(lots) / 100
+    found = result(fills((1, 0, 1, 1 << 30, lots)), [5], [[2, 0]])
+    assert found.profit_half_ticks.tolist() == [[2 * lots * ((1 << 30) - 1), 0]]
+    found = result(fills((1, 0, 0, 1, lots)), [5], [[2 << 30, 0]])
+    assert found.profit_half_ticks.tolist() == [[2 * lots * ((1 << 30) - 1), 0]]
 
 
 def test_trades_go_from_no_position_to_no_position() -> None:
@@ -60,11 +65,32 @@ def test_trades_go_from_no_position_to_no_position() -> None:
     assert found.money(1, 3) == 150
 
 
+def test_trades_of_all_symbols_are_in_the_order_of_their_starts() -> None:
+    found = result(fills((1, 1, 0, 10, 1), (2, 0, 0, 100, 1), (3, 1, 1, 11, 1)), [9], [[200, 20]])
+    assert [trade.symbol for trade in found.trades] == [1, 0]
+
+
+def test_fees_and_rebates_are_in_the_money_of_their_symbols() -> None:
+    rows, fees = fills((1, 0, 0, 100, 5), (2, 1, 1, 10, 1)), np.array([2_000_000, -1_000_000])
+    marks = np.array([2, 3]), np.array([[200, 20], [200, 20]])
+    found = Result("test", SYMBOLS, rows, *marks, 3, {}, {}, {}, 1.0, fee_microticks=fees)
+    assert found.fill_fees == [Decimal("0.02"), Decimal(-50)]
+    assert found.fees_paid == [Decimal("0.02"), Decimal("-49.98")], "a mark is before what happens at its time"
+    assert found.pnl == [Decimal("-0.02"), Decimal("49.98")]
+
+
+def test_a_loss_at_the_first_mark_is_a_fall_from_0() -> None:
+    found = result(fills((1, 0, 0, 100, 1)), [2, 3], [[198, 0], [198, 0]])
+    assert found.pnl == [Decimal("-0.01"), Decimal("-0.01")] and found.drawdown == Decimal("0.01")
+
+
 def test_without_a_mid_the_mark_is_the_one_before_or_the_last_own_fill() -> None:
     bests = np.array([[[0, 0]], [[9, 0]], [[9, 12]], [[0, 12]], [[10, 11]], [[0, 0]]])
     assert fill_forward(bests)[:, 0].tolist() == [0, 0, 21, 21, 21, 21]
     found = result(fills((1, 0, 0, 100, 5)), [2, 3], [[0, 0], [198, 0]])
     assert found.profit_half_ticks[:, 0].tolist() == [0, -10]
+    found = result(fills((1, 0, 0, 100, 5), (2, 0, 0, 104, 5)), [2, 3], [[0, 0], [0, 0]])
+    assert found.profit_half_ticks[:, 0].tolist() == [0, 40], "a fill at the time of a mark comes after it"
 
 
 def test_a_run_without_fills_has_no_profit() -> None:
