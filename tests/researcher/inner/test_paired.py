@@ -5,7 +5,7 @@ import pytest
 
 from serl.agents.students_t import student
 from serl.researcher.candidates import Paired, Score
-from serl.researcher.inner.paired import paired
+from serl.researcher.inner.paired import freedom, paired, standard_error
 
 DAYS, PER_DAY = 24, 10
 
@@ -47,13 +47,17 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(day_std: float, seed_s
 
 def test_an_estimated_slope_makes_no_interval_too_narrow() -> None:
     """With eight days, one order each, the interval held the truth in 91 % of cases."""
-    random, held = np.random.default_rng(9), []
+    random, held, controlled = np.random.default_rng(9), [], []
     for _ in range(1500):
         controls, days = random.normal(0, 1, 8), np.arange(8)
         own = score(0.2 + random.normal(0, 0.5, 8) + 2 * controls, days, controls)
         found = paired([own], [score(np.zeros(8), days, controls)], 1.0, trained=False)
         held.append(found.low_bps <= 0.2 <= found.high_bps)
+        controlled.append(found.controlled)
+        half = found.se_bps * student(7 - found.controlled)
+        assert found.high_bps - found.difference_bps == pytest.approx(half), "the slope costs a degree of freedom"
     assert 0.935 <= np.mean(held) <= 0.965, np.mean(held)
+    assert np.mean(controlled) > 0.9
 
 
 def test_pairing_takes_out_what_both_have() -> None:
@@ -78,6 +82,25 @@ def test_the_spread_between_trainings_is_in_the_error() -> None:
     assert paired(own, theirs, 1.0).se_bps > 3 * paired(own, theirs, 1.0, trained=False).se_bps
 
 
+def test_the_error_is_never_below_that_of_one_clustering() -> None:
+    """Two days with two trainings each: what the trainings add cancels within each day, and the other way round."""
+    days, seeds = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
+    values = np.array([1.0, -1.0, 1.0, -1.0])
+    assert standard_error(values, days, seeds) == standard_error(values, seeds, days) == 1.0
+
+
+def test_orders_of_a_single_day_are_its_clusters() -> None:
+    values, one = np.array([1.0, 2.0, 4.0, 9.0]), np.zeros(4, np.int64)
+    assert standard_error(values, one, one) == pytest.approx(values.std(ddof=1) / 2)
+    assert freedom(one, one) == 3
+
+
+def test_an_interval_has_one_degree_of_freedom_less_than_the_rarer_clusters() -> None:
+    days, seeds, one = np.arange(24), np.arange(24) % 3, np.zeros(24, np.int64)
+    assert freedom(days, seeds) == freedom(one, seeds) == 2
+    assert (freedom(days, one), freedom(days, one, controls=1)) == (23, 22)
+
+
 def test_the_control_variate_is_used_where_it_helps() -> None:
     random = np.random.default_rng(5)
     helped = [compared(drawn(random, 0.2, 0.0, 0.0, 1, slope=2.0)) for _ in range(200)]
@@ -99,10 +122,14 @@ def test_other_orders_cannot_be_compared() -> None:
     theirs, _ = drawn(np.random.default_rng(8), 0.0, 1.0, 1.0, 1)
     with pytest.raises(ValueError, match="expected scores on the same orders"):
         paired(own, theirs, 1.0)
+    controls = np.array(own[0].controls_bps)
+    other_days = score(np.array(own[0].advantages_bps), np.repeat(np.arange(DAYS), PER_DAY) + 1, controls)
+    with pytest.raises(ValueError, match="expected scores on the same orders"):
+        paired(own, [other_days], 1.0)
 
 
 @pytest.mark.parametrize(
-    ("freedom", "value"), [(1, 12.706), (2, 4.303), (11, 2.201), (24, 2.064), (50, 2.009), (10**6, 1.960)]
+    ("degrees", "value"), [(1, 12.706), (2, 4.303), (11, 2.201), (24, 2.064), (50, 2.009), (10**6, 1.960)]
 )
-def test_students_quantiles(freedom: int, value: float) -> None:
-    assert student(freedom) == pytest.approx(value, abs=2e-3)
+def test_students_quantiles(degrees: int, value: float) -> None:
+    assert student(degrees) == pytest.approx(value, abs=2e-3)

@@ -10,7 +10,7 @@ import torch
 from pydantic import ValidationError
 
 from serl.agents.learning.policy import Policy, load_policy
-from serl.researcher.candidates import Budget, Candidate, Module, Score
+from serl.researcher.candidates import Budget, Candidate, Module, Result, Score
 from serl.researcher.inner import contender, results, training
 from serl.researcher.inner.contender import Contender
 from serl.researcher.inner.errors import IncumbentError
@@ -97,6 +97,32 @@ def test_an_old_candidate_can_be_promoted_later(tmp_path: Path) -> None:
     assert field[1].key == second and second in {one.key for one in later.may_train()}
 
 
+def test_those_who_train_already_take_places(tmp_path: Path) -> None:
+    """Of two, one enters; while it trains on, the other does not follow. Of three, two enter."""
+    ahead, race = {(0.5, 0): 0.9, (1.0, 0): 0.9, (1.0, 1): 0.9}, Race(stages=STAGES)
+    found, field = standings(tmp_path / "two", [ahead, {(0.5, 0): 0.3}], race)
+    assert [one.key for one in found.may_train()] == [field[0].key]
+    found, field = standings(tmp_path / "three", [{(0.5, 0): value} for value in (0.9, 0.3, -1.0)], race)
+    assert [one.key for one in found.may_train()] == [field[0].key, field[1].key]
+
+
+def test_a_failed_candidate_trains_no_more(tmp_path: Path) -> None:
+    several = {(0.5, 0): 0.9, (1.0, 0): 0.1, (1.0, 1): 0.6, (1.0, 2): 1.1}
+    found, field = standings(tmp_path, [several, {(0.5, 0): 0.3}], Race(stages=STAGES))
+    assert found.may_train() == [] and found.spread_bps() > 0.4
+    field[0].failure = Result("training", "killed", None, None, {})
+    assert [one.key for one in found.may_train()] == [field[1].key] and found.spread_bps() == 0.0
+
+
+def test_the_upper_bound_decides_who_trains_first(tmp_path: Path) -> None:
+    stages, zero = (Stage(share=0.5, seeds=1), Stage(share=1, seeds=2)), {(0.5, 0): 0.0}
+    sure, unsure = rewards(2)
+    field = [made(tmp_path, sure, {(0.5, 0): 0.5}, noise=0.01), made(tmp_path, unsure, {(0.5, 0): 0.4}, noise=3.0)]
+    found = Standings(Race(stages=stages), field, made(tmp_path, Candidate({}), zero))
+    assert found.measure(field[1]).difference_bps < found.measure(field[0]).difference_bps
+    assert [one.key for one in found.may_train()] == [unsure.key, sure.key]
+
+
 def test_promotion_goes_by_the_lower_bound(tmp_path: Path) -> None:
     """The same mean with more noise is not promoted."""
     race, zero = Race(stages=STAGES), {(0.5, 0): 0.0}
@@ -138,6 +164,24 @@ def test_a_single_training_takes_its_spread_from_the_others(tmp_path: Path) -> N
         > 0.9
         > 10 * standings(tmp_path / "alone", [{(0.5, 0): 0.5}], Race(stages=STAGES))[0].measure(field[1]).se_bps
     )
+
+
+def test_the_spread_between_trainings_is_added_to_the_error_of_a_single_one(tmp_path: Path) -> None:
+    """It is known from three trainings on: two say too little about it."""
+    race, noisy, seeds = Race(stages=STAGES), {(0.5, 0): 0.5}, {(1.0, 0): 0.1, (1.0, 1): 0.6, (1.0, 2): 1.1}
+    errors = []
+    for several in ({}, {key: seeds[key] for key in [*seeds][:2]}, seeds):
+        first, second = rewards(2)
+        field = [
+            made(tmp_path / str(len(several)), first, several),
+            made(tmp_path / str(len(several)), second, noisy, noise=3.0),
+        ]
+        zero = {(share, seed): 0.0 for share in (0.5, 1.0) for seed in range(3)}
+        found = Standings(race, field, made(tmp_path / str(len(several)), Candidate({}), zero))
+        errors.append((found.measure(field[1]).se_bps, found.spread_bps()))
+    (alone, _), (of_two, none), (of_three, spread) = errors
+    assert (of_two, none) == (alone, 0.0)
+    assert of_three == pytest.approx(np.hypot(alone, spread)) and spread > 0.4
 
 
 def test_an_incumbent_with_a_single_training_differs_by_nothing_from_itself(tmp_path: Path) -> None:
