@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from serl.exchange.errors import UnwritableFileError
-from serl.exchange.records import COMMAND
+from serl.exchange.records import ALL_SYMBOLS, COMMAND, CommandKind
 from serl.history.day import (
     KEY,
     Day,
@@ -22,9 +22,10 @@ from serl.history.day import (
     read_blocks,
     read_day,
     read_reference,
+    select_symbol,
     write_day,
 )
-from serl.history.errors import DayTruncated, DayVersionError, NotADayFile
+from serl.history.errors import DayTruncated, DayVersionError, ExportError, NotADayFile
 
 
 @pytest.fixture
@@ -93,6 +94,18 @@ def test_not_a_day_file(day: Day, tmp_path: Path) -> None:
         read_day(tmp_path / "json.parquet")
 
 
+def test_a_day_of_one_symbol_keeps_what_is_of_all_symbols(day: Day) -> None:
+    commands = np.zeros(4, COMMAND)
+    commands["kind"] = [CommandKind.NEW, CommandKind.NEW, CommandKind.MASS_CANCEL, CommandKind.END_DAY]
+    commands["symbol"], commands["command_id"] = [0, 1, ALL_SYMBOLS, 0], np.arange(1, 5)
+    found = select_symbol(Day(commands, np.arange(4), day.reference), "B")
+    assert (found.rows.tolist(), found.commands["command_id"].tolist()) == ([1, 2, 3], [2, 3, 4])
+    assert found.commands["symbol"].tolist() == [0, ALL_SYMBOLS, 0]
+    assert [symbol.name for symbol in found.reference.symbols] == ["B"] and commands["symbol"][1] == 1
+    with pytest.raises(ExportError, match="--symbol: expected one of A, B, got C"):
+        select_symbol(day, "C")
+
+
 def test_other_version(day: Day, tmp_path: Path) -> None:
     write_day(day, tmp_path / "a.parquet")
     rewrite(tmp_path / "a.parquet", version=99)
@@ -126,11 +139,12 @@ def test_damaged_in_the_middle(day: Day, tmp_path: Path) -> None:
         read_day(tmp_path / "a.parquet")
 
 
-def test_fewer_rows_than_declared(day: Day, tmp_path: Path) -> None:
+def test_other_rows_than_declared(day: Day, tmp_path: Path) -> None:
     write_day(day, tmp_path / "a.parquet")
-    rewrite(tmp_path / "a.parquet", commands=1001)
-    with pytest.raises(DayTruncated, match="expected 1001 commands, got 1000"):
-        read_day(tmp_path / "a.parquet")
+    for declared in (1001, 999):
+        rewrite(tmp_path / "a.parquet", commands=declared)
+        with pytest.raises(DayTruncated, match=f"expected {declared} commands, got 1000"):
+            read_day(tmp_path / "a.parquet")
 
 
 def test_no_flipped_bit_reads_as_other_commands(day: Day, tmp_path: Path) -> None:

@@ -76,6 +76,18 @@ def test_trades_take_and_the_next_diff_sets_right(tmp_path: Path) -> None:
     assert (day.reference.counts["trades"], day.reference.counts["trades_unfilled"]) == (2, 1)
 
 
+@pytest.mark.parametrize("buyer_rests", [True, False])
+def test_the_next_diff_sets_right_every_level_that_trades_took_from(buyer_rests: bool, tmp_path: Path) -> None:
+    """Also if the last of them traded at a better price."""
+    book = {**SNAPSHOT, "asks": [["1.01", "5.0"], ["1.02", "2.0"]]}
+    far, near = ("0.99", "1.00") if buyer_rests else ("1.02", "1.01")
+    day = imported(
+        tmp_path, book, trade(far, "6", buyer_rests), trade(near, "1", buyer_rests), diff(11, 11, [["0.98", "1"]])
+    )
+    side, best, worse = (0, 100, 99) if buyer_rests else (1, 101, 102)
+    assert set(commands_of_row(day, 3)[-2:]) == {("NEW", 0, side, 5, best), ("NEW", 0, side, 1, worse)}
+
+
 def test_diffs_that_the_snapshot_has_already(tmp_path: Path) -> None:
     day = imported(
         tmp_path,
@@ -90,6 +102,8 @@ def test_diffs_that_the_snapshot_has_already(tmp_path: Path) -> None:
         ("REDUCE", 1, 0, 1, 100),
     ]
     assert day.reference.counts["diffs_before_snapshot"] == 1 and day.reference.counts["trades"] == 0
+    counts = imported(tmp_path, SNAPSHOT, diff(9, 10, [["1.00", "5"]]), DIFF).reference.counts
+    assert (counts["diffs"], counts["diffs_before_snapshot"]) == (1, 1)
 
 
 def futures(previous: int, first: int, last: int, size: str) -> Message:
@@ -126,6 +140,7 @@ def test_early_diffs_with_and_without_an_envelope(enveloped: bool, tmp_path: Pat
     early = diff(9, 11, [["1.00", "8"]])
     day = imported(tmp_path, early if enveloped else early["data"], SNAPSHOT)
     assert commands_of_row(day, 0) == [("NEW", 0, 0, 3, 100)]
+    assert day.commands["time_ns"].tolist() == [10**9] * 4, "no earlier than the book"
 
 
 def test_sizes_off_the_lot_are_rounded_and_counted(tmp_path: Path) -> None:
@@ -145,6 +160,7 @@ def test_sizes_off_the_lot_are_rounded_and_counted(tmp_path: Path) -> None:
             recording(SNAPSHOT, DIFF, diff(14, 15)),
             "line 3: expected the diff after update 12, got 14 to 15: diffs are missing",
         ),
+        (recording(SNAPSHOT, DIFF, DIFF), "line 3: expected the diff after update 12, got 11 to 12: diffs are missing"),
         (recording(SNAPSHOT, diff(12, 12)), "line 2: expected the diff after update 10, got 12 to 12"),
         (recording(SNAPSHOT, DIFF, SNAPSHOT), "line 3: expected one snapshot, got another"),
         (recording(DIFF), "expected a snapshot .*, got none"),

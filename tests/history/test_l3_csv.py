@@ -48,6 +48,21 @@ def test_created_changed_and_deleted_orders(tmp_path: Path) -> None:
         "0.00000001",
         "2015-05-01",
     )
+    assert (day.reference.first_time_ns, day.reference.last_time_ns) == (0, 10_000_000)
+
+
+def test_the_id_of_a_deleted_order_may_be_used_again(tmp_path: Path) -> None:
+    day = imported(
+        tmp_path, (1, 0, "10.00", 500, "created", "bid"), (1, 1, "10.00", 500, "deleted", "bid"), (1, 2, "10.01", 300, "created", "ask")
+    )  # fmt: skip
+    assert commands_of_row(day, 2) == [("NEW", 0, 1, 300, 1001)]
+
+
+def test_the_day_is_that_of_the_first_event(tmp_path: Path) -> None:
+    later = 86_400_005  # ms
+    day = imported(tmp_path, (1, 5, "10.00", 500, "created", "bid"), (1, later, "10.00", 200, "changed", "bid"))
+    assert day.commands["time_ns"].tolist() == [5_000_000, later * 1_000_000]
+    assert (day.reference.date, day.reference.last_time_ns) == ("2015-05-01", later * 1_000_000)
 
 
 def test_volumes_with_a_decimal_point_are_whole_coins(tmp_path: Path) -> None:

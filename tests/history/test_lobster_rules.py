@@ -59,7 +59,8 @@ def test_new_reduce_cancel_of_a_named_order(tmp_path: Path) -> None:
 def test_command_ids_count_up_and_times_are_the_rows(tmp_path: Path) -> None:
     day, _ = imported(tmp_path, NO_CHANGE, ((2, 77, 2, 99, 1), ([(101, 10), (103, 10)], [(99, 8), (97, 10)])))
     assert day.commands["command_id"].tolist() == list(range(1, len(day) + 1))
-    assert int(day.commands["time_ns"][-1]) == 34_201_500_000_000
+    assert int(day.commands["time_ns"][-1]) == day.reference.last_time_ns == 34_201_500_000_000
+    assert day.reference.first_time_ns == 34_200_500_000_000
     assert day.commands.dtype == COMMAND and not day.commands["participant"].any()
 
 

@@ -52,6 +52,7 @@ def test_rows_of_one_time_are_one_message(tmp_path: Path) -> None:
     assert commands_of_row(day, 3) == [("CANCEL", 3, 1, 0, 201), ("NEW", 0, 0, 4, 201), ("NEW", 0, 1, 1, 202)]
     assert day.commands["time_ns"].tolist() == [1_000] * 3 + [2_000_000] * 3
     reference = day.reference
+    assert (reference.first_time_ns, reference.last_time_ns) == (1_000, 2_000_000)
     assert (reference.symbols[0].name, reference.symbols[0].tick_size, reference.date) == (
         "BTCUSDT",
         "0.5",
@@ -86,11 +87,23 @@ def test_a_snapshot_begins_the_book_anew(tmp_path: Path) -> None:
     assert top(market, 9) == ({200: 5}, {204: 2}) and day.reference.counts["snapshots"] == 2
 
 
+def test_a_snapshot_may_arrive_in_parts(tmp_path: Path) -> None:
+    """A change in the time of its last part is no part of it."""
+    rows: list[Row] = [(1, "true", "bid", "100.0", 5), (2, "true", "ask", "100.5", 3), (2, "false", "bid", "98.0", 1)]
+    day = imported(tmp_path, rows)
+    assert commands_of_row(day, -1) == [("NEW", 0, 0, 5, 200), ("NEW", 0, 1, 3, 201)]
+    assert commands_of_row(day, 2) == [("NEW", 0, 0, 1, 196)]
+    assert (day.reference.counts["snapshots"], day.reference.counts["updates"]) == (1, 1)
+
+
 def test_levels_that_a_message_should_have_removed(tmp_path: Path) -> None:
     day = imported(tmp_path, [*SNAPSHOT, (2, "false", "bid", "100.5", 4), (3, "false", "ask", "100.5", 2)])
     markets = replay_to_rows(day, [3, 4])
     assert top(next(markets), 9) == ({201: 4, 200: 5, 199: 2}, {})
     assert top(next(markets), 9) == ({200: 5, 199: 2}, {201: 2}) and day.reference.counts["levels_crossed"] == 2
+    both: list[Row] = [(2, "false", "bid", "99.0", 1), (2, "false", "ask", "100.0", 2)]
+    market = next(replay_to_rows(imported(tmp_path, [*SNAPSHOT, *both]), [4]))
+    assert top(market, 9) == ({199: 2, 198: 1}, {200: 2, 201: 3}), "the last row of a message is the newest"
 
 
 def test_sizes_are_rounded_and_the_tick_is_found(tmp_path: Path) -> None:
