@@ -1,5 +1,6 @@
 """The report of one parent order."""
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -27,6 +28,30 @@ def test_the_market_without_us_has_only_the_trades_of_others() -> None:
     summary = report.summarise(execution(4), None)
     assert (summary["market_trades"], summary["market_vwap_ticks"], summary["participation"]) == (4, 99, 0.5)
     assert ("market VWAP (without us)", "0.9900 over 4 trades") in report.lines(summary, 0.01)
+
+
+def test_the_costs_of_a_sale_by_hand() -> None:
+    """Above the market's price and the arrival's is a gain. Ten of forty lots were left at the end and then forced."""
+    own = dataclasses.replace(execution(4), arrival_mid_ticks=98.0, unfilled_lots=10, steps=[(10, 1000)] * 4)
+    twap = [(time_ns, 99, qty) for time_ns, _, qty, _ in own.fills]
+    summary = report.summarise(own, report.Benchmark(twap, own.steps, "a day"))
+    costs = {"PA_bps": 100 / 99, "PA_twap_bps": 100 / 99, "IS_bps": 100 / 98}
+    assert {name: summary[name] for name in costs} == {
+        name: pytest.approx((ratio - 1) * 1e4) for name, ratio in costs.items()
+    }
+    assert (summary["AFI"], summary["FFR"]) == (0.25, 1.0)
+    assert report.summarise(dataclasses.replace(own, arrival_mid_ticks=None), None)["IS_bps"] is None
+
+
+def test_served_equals_in_process_in_every_decision() -> None:
+    """For a TWAP with market orders also in every fill."""
+    own = dataclasses.replace(execution(4), steps=[(10, 1000)] * 4)
+    fills = [fill[:3] for fill in own.fills]
+    same, other = report.Benchmark(fills, own.steps, ""), report.Benchmark(fills, [(10, 1000)] * 3 + [(10, 990)], "")
+    coarser = report.Benchmark([*fills[:3], (fills[3][0], 100, 9), (fills[3][0], 100, 1)], own.steps, "")
+    assert [one.equals(own) for one in (same, other, coarser)] == [True, False, False]
+    resting = dataclasses.replace(own, policy="passive")
+    assert [one.equals(resting) for one in (same, other, coarser)] == [True, False, True]
 
 
 def test_the_picture_of_thousands_of_child_orders_has_few_parts(monkeypatch: pytest.MonkeyPatch) -> None:
