@@ -28,6 +28,7 @@ class _FeedBook(ABC):
         self.time_ns = 0
         self.gaps = 0
         self._buffered: deque[list[Any]] = deque(maxlen=BUFFERED_MAX)
+        self._buffered_before = 0  # how many of them had arrived before the next snapshot was requested
 
     def apply(self, message: list[Any]) -> bool:
         """Applies a feed message; True if the book changed. A gap sets `needs_snapshot`."""
@@ -59,15 +60,20 @@ class _FeedBook(ABC):
             self._buffered.clear()
 
     def apply_snapshot(self, reply: list[Any]) -> None:
-        """Loads a snapshot reply [kind, request, epoch, sequence, time_ns, result], then applies the buffered messages."""
+        """Loads a snapshot reply [kind, request, epoch, sequence, time_ns, result], then applies the messages buffered since it was requested.
+
+        Earlier ones are in the snapshot, or of an exchange that has been restarted without its journal, in the same epoch, and would be a gap
+        behind every snapshot.
+        """
         _, _, self.epoch, self.sequence, self.time_ns, result = reply
         self.needs_snapshot = False
         self._load(result)
-        buffered = list(self._buffered)
+        buffered = list(self._buffered)[self._buffered_before :]
         self._buffered.clear()
         for message in buffered:
             if message[1] == self.epoch:
                 self.apply(message)
+        self._buffered_before = len(self._buffered)
 
     @abstractmethod
     def _change(self, items: list[Any]) -> None:

@@ -29,9 +29,9 @@ from serl.clients.errors import (
     UnknownSymbol,
 )
 from serl.clients.instrument import Instrument
-from serl.clients.session import Session
+from serl.clients.session import Report, Session
 from serl.exchange.errors import ConfigError
-from serl.exchange.records import EventKind, TimeInForce
+from serl.exchange.records import EVENT, EventKind, Side, TimeInForce
 from serl.exchange.terms import Terms
 from serl.exchange.wire import Kind
 from tests.server_fixture import Served, free_endpoint, launch, start_exchange
@@ -305,6 +305,26 @@ def test_a_session_counts_every_report_once() -> None:
         session.receive(events(5, 3))
 
 
+def test_a_session_counts_every_row_once() -> None:
+    session, rows = Session("x", rows=True), np.zeros(3, EVENT)
+    rows["report"] = [1, 2, 3]
+    session.last_report = 0
+    received = [
+        session.receive(msgpack.packb([Kind.REPORT_ROWS, first, rows[first - 1 : stop].tobytes()]))
+        for first, stop in ((1, 2), (2, 3), (2, 3))
+    ]
+    assert [[part["report"].tolist() for part in parts] for parts in received] == [[[1, 2]], [[3]], []]
+    with pytest.raises(ReportGap, match="expected report 4, got 5"):
+        session.receive(msgpack.packb([Kind.REPORT_ROWS, 5, rows[:1].tobytes()]))
+
+
+def test_a_sale_makes_a_position_smaller() -> None:
+    session, nothing = Session("x"), Report._make([0] * len(Report._fields))
+    for side, lots in ((Side.BUY, 5), (Side.SELL, 7)):
+        session.apply(nothing._replace(kind=EventKind.FILL, symbol=3, side=side, qty_lots=lots))
+    assert session.positions == {3: -2} and len(session.fills) == 2
+
+
 def feed(previous: int, sequence: int, items: list[Any], epoch: int = 1) -> list[Any]:
     return [113, epoch, previous, sequence, 0, items]
 
@@ -323,6 +343,24 @@ def test_books_detect_gaps_and_recover() -> None:
     assert book.levels(0) == [(99, 4, 2), (98, 1, 1)]
     assert not book.apply(feed(10, 11, [[0, 1, 1, 1]], epoch=2))
     assert book.needs_snapshot
+
+
+def test_what_a_former_exchange_said_is_asked_about_once() -> None:
+    """Restarted without its journal, it numbers from 1 in the same epoch: an old message was taken for a gap behind every snapshot."""
+    book, reply = L2Book(), [145, 1, 1, 5, 0, [[[50, 5, 1]], []]]
+    book.apply(feed(999, 1000, [[0, 100, 9, 1]]))
+    book.apply_snapshot(reply)
+    assert book.needs_snapshot, "messages between may be lost"
+    book.apply(feed(5, 6, [[0, 51, 1, 1]]))
+    book.apply_snapshot(reply)
+    assert not book.needs_snapshot and book.levels(0) == [(51, 1, 1), (50, 5, 1)]
+
+
+def test_what_was_said_in_another_epoch_is_no_gap() -> None:
+    book = L2Book()
+    book.apply(feed(5, 6, [[0, 51, 1, 1]], epoch=2))
+    book.apply_snapshot([145, 1, 1, 5, 0, [[[50, 5, 1]], []]])
+    assert not book.needs_snapshot and book.levels(0) == [(50, 5, 1)]
 
 
 def test_an_l3_book_keeps_single_orders() -> None:
