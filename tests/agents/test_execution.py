@@ -8,16 +8,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from serl.agents.execution import metrics
-from serl.agents.execution.inprocess import replay_with_twap
+from serl.agents.execution.inprocess import replay_with_twap, select_symbol
 from serl.agents.execution.order import ParentOrder, twap_targets
 from serl.exchange.errors import ConfigError
-from serl.exchange.records import Side
-from serl.history.day import write_day
+from serl.exchange.records import ALL_SYMBOLS, CommandKind, Rows, Side, command
+from serl.history.day import Day, Reference, SymbolReference, write_day
 from serl.history.generate import generate_day
 
 SERL = [sys.executable, "-m", "serl"]
@@ -76,6 +77,34 @@ def test_in_process_twap_is_deterministic_and_complete() -> None:
     assert fills == replay_with_twap(day, order)
     assert sum(qty for _, _, qty in fills) == 700
     assert all(order.start_ns <= time_ns <= order.end_ns for time_ns, _, _ in fills)
+
+
+def day_of(*commands: Rows, names: str = "A") -> Day:
+    """A day of these commands; each symbol is a letter of `names`."""
+    rows = np.concatenate(commands)
+    rows["command_id"] = np.arange(1, len(rows) + 1)
+    return Day(
+        rows, np.arange(len(rows)), Reference(tuple(map(SymbolReference, names)), "", "generated", last_time_ns=9)
+    )
+
+
+def offer(time_ns: int, price_ticks: int, symbol: int = 0) -> Rows:
+    return command(
+        CommandKind.NEW, symbol=symbol, side=Side.SELL, qty_lots=10, price_ticks=price_ticks, time_ns=time_ns
+    )
+
+
+def test_the_twap_in_process_precedes_what_history_sends_at_the_same_time() -> None:
+    """As the executor, who logs in first."""
+    day = day_of(offer(1, 100), offer(2, 99), offer(3, 98))
+    assert replay_with_twap(day, ParentOrder("A", Side.BUY, 10, 2, 4, 1)) == [(2, 100, 5), (3, 99, 5)]
+
+
+def test_a_symbol_keeps_what_history_does_in_all_symbols() -> None:
+    everywhere = command(CommandKind.MASS_CANCEL, symbol=ALL_SYMBOLS, time_ns=3)
+    found = select_symbol(day_of(offer(1, 100), offer(2, 50, symbol=1), everywhere, names="AB"), "B")
+    assert found.commands["kind"].tolist() == [CommandKind.NEW, CommandKind.MASS_CANCEL]
+    assert found.rows.tolist() == [1, 2] and not found.commands["symbol"].any()
 
 
 @pytest.mark.long

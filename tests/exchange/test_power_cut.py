@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from serl.exchange.atomic_file import write_json
 from serl.exchange.config import load_config
 from serl.exchange.core import Core
 from serl.exchange.errors import DiskFullError
-from serl.exchange.journal import participants_file, snapshots
+from serl.exchange.journal import participants_file, retention, snapshots
 from serl.exchange.journal.event_log import EventLog
 from serl.exchange.journal.repair import repair
 from serl.exchange.journal.segment import HEADER_BYTES, Segment, no_space, read_header, read_rows
@@ -72,15 +73,43 @@ def test_a_first_start_that_failed_can_be_repeated(tmp_path: Path, monkeypatch: 
     start(tmp_path).close()
 
 
-def test_a_file_of_events_gets_its_name_after_its_header_is_synced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def archived(folder: Path) -> None:
+    segment = Segment.create(folder / "commands-000000000001.rows", COMMAND, 1, 8, "id")
+    segment.close()
+    (folder / "archive").mkdir()
+    retention._archive(segment.path, folder / "archive")
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda folder: write_json(folder / "meta.json", {}),
+        lambda folder: Segment.create(folder / "commands-000000000001.rows", COMMAND, 1, 8, "id"),
+        lambda folder: EventLog(folder / "events-000000000001.rows", 1, np.zeros(8, EVENT), "id").write(1),
+        archived,
+    ],
+    ids=["atomic", "commands", "events", "archived"],
+)
+def test_a_file_gets_its_name_once_it_is_on_the_disk(
+    write: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls: list[tuple[str, str]] = []
-    monkeypatch.setattr(os, "fsync", noting(calls, lambda file: ("sync", path_of(file).name), os.fsync))
-    monkeypatch.setattr(os, "replace", noting(calls, lambda old, new: ("name", Path(old).name), os.replace))
-    EventLog(tmp_path / "events-000000000001.rows", 1, np.zeros(8, EVENT), "id").write(1)
-    name = "events-000000000001.new"
-    assert calls.index(("sync", name)) < calls.index(("name", name))
+    """And the name is on the disk at the end."""
+    calls: list[tuple[str, Path]] = []
+    monkeypatch.setattr(os, "fsync", noting(calls, lambda file: ("sync", path_of(file)), os.fsync))
+    monkeypatch.setattr(os, "replace", noting(calls, lambda old, new: ("name", Path(old)), os.replace))
+    write(tmp_path)
+    unnamed = calls[-2][1]
+    assert calls[-3:] == [("sync", unnamed), ("name", unnamed), ("sync", unnamed.parent)]
+
+
+def test_a_finished_file_of_events_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the rest of its rows and its header: nothing else writes them again."""
+    log, calls = EventLog(tmp_path / "events-000000000001.rows", 1, np.zeros(8, EVENT), "id"), list[str]()
+    log.write(8)
+    monkeypatch.setattr(os, "pwrite", noting(calls, lambda file, data, offset: "write", os.pwrite))
+    monkeypatch.setattr(os, "fsync", noting(calls, lambda file: path_of(file).name, os.fsync))
+    log.close()
+    assert calls == ["write", log.path.name]
 
 
 def test_commands_are_synced_before_the_snapshot_that_contains_them(
@@ -90,8 +119,12 @@ def test_commands_are_synced_before_the_snapshot_that_contains_them(
     submit(core, 10)
     monkeypatch.setattr(os, "fdatasync", noting(calls, lambda file: path_of(file).name, os.fdatasync))
     monkeypatch.setattr(snapshots, "save", noting(calls, lambda *arguments: "snapshot", snapshots.save))
+    named: list[tuple[str, Path]] = []
+    monkeypatch.setattr(os, "fsync", noting(named, lambda file: ("sync", path_of(file)), os.fsync))
+    monkeypatch.setattr(os, "replace", noting(named, lambda old, new: ("name", Path(new)), os.replace))
     core.save_snapshot()
     assert calls.index(core.journal.commands.path.name) < calls.index("snapshot")
+    assert named[-2:] == [("name", tmp_path / "snapshot-000000000010.npz"), ("sync", tmp_path)]
     core.close()
 
 
