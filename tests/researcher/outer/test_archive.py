@@ -41,8 +41,7 @@ def test_parents_are_good_and_have_few_children() -> None:
     fertile = children([[(1, 0)]] * 30)
     after = Counter(choose_parents(archive, fertile, 1, rng)[0].slot for _ in range(2000))
     assert after[0] < often[0] / 4
-    both = choose_parents(archive, Counter(), 2, rng)
-    assert both[0].slot != both[1].slot
+    assert all(len({one.slot for one in choose_parents(archive, Counter(), 2, rng)}) == 2 for _ in range(50))
     assert len(choose_parents(archive[:1], Counter(), 2, rng)) == 1
 
 
@@ -58,6 +57,13 @@ def test_the_bandit_finds_the_arm_that_pays_and_still_tries_others() -> None:
     assert min(counts.values()) >= 3
 
 
+def test_the_bandit_draws_from_the_posterior_of_the_rewards() -> None:
+    """Beta(10, 1) behind nine full rewards: it is above a uniform draw as often as its mean, 10 / 11."""
+    arms, rng = [Arm("paid"), Arm("new")], np.random.default_rng(0)
+    chosen = [choose_arm(arms, {arms[0]: [1.0] * 9}, rng) == arms[0] for _ in range(1000)]
+    assert np.mean(chosen) == pytest.approx(10 / 11, abs=0.03)
+
+
 def test_differences_are_paired_by_order() -> None:
     base = np.random.default_rng(0).normal(size=50) * 10
     results = [
@@ -67,6 +73,13 @@ def test_differences_are_paired_by_order() -> None:
     found = paired_difference(results[1], results[0])
     assert found is not None
     assert found.mean_bps == pytest.approx(0.5) and found.error_bps < 1e-9
+    more = dataclasses.replace(score_of(0.0), advantages_bps=tuple(np.append(base + 0.5, base + 99)))
+    for one, another, sign in (
+        (more, results[0], 1),
+        (results[0].score, dataclasses.replace(results[0], score=more), -1),
+    ):
+        first = paired_difference(dataclasses.replace(results[0], score=one), another)
+        assert first is not None and first.mean_bps == pytest.approx(0.5 * sign), "additional trainings are left out"
     other = dataclasses.replace(results[0], score=dataclasses.replace(score_of(2.0), advantages_bps=(1.0,)))
     loose = paired_difference(other, results[0])
     assert loose is not None and loose.mean_bps == 2.0 and math.isnan(loose.error_bps)
