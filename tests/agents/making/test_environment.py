@@ -17,13 +17,13 @@ from serl.agents.making.environment import MakingVectorEnv
 from serl.agents.making.evaluate import evaluate
 from serl.agents.making.makers import AvellanedaStoikov, Glft, Maker, MarketParameters, Symmetric
 from serl.agents.making.observation import FEATURES
-from serl.agents.positions.accounts import two_sided_mids
+from serl.agents.positions.accounts import Ledger, two_sided_mids
 from serl.agents.positions.config import position_market, windows
 from serl.agents.positions.market import PositionMarket
 from serl.agents.positions.records import DECISION, POSITION
 from serl.agents.traders.population import load_population
 from serl.exchange.errors import ConfigError
-from serl.exchange.records import MICRO
+from serl.exchange.records import MICRO, Rows
 from tests.agents.traders.test_rules import population
 
 SETTINGS: dict[str, Any] = {
@@ -49,6 +49,44 @@ def play(env: MakingVectorEnv, offsets: Any, seed: int = 1) -> tuple[Any, list[A
         rewards.append(reward)
         if np.any(done):
             return info["results"], rewards
+
+
+def quoted(*prices: tuple[int, int]) -> Rows:
+    """FRAME rows with these best bids and asks."""
+    frames = np.zeros(len(prices), FRAME)
+    frames["bid_ticks"][:, 0], frames["ask_ticks"][:, 0] = np.array(prices).T
+    return frames
+
+
+def test_a_ledger_by_hand() -> None:
+    """Buys 2 at 101 for a fee of a tick, then sells 3 at 90 without another mid than the last."""
+    ledger, position = Ledger((1,)), np.zeros(1, POSITION)
+    ledger.begin([0], quoted((99, 101)))
+    changes = []
+    for prices, lots, cash, traded in (((99, 101), 2, -202, 2), ((103, 105), 2, -202, 0), ((90, 0), -1, 68, 3)):
+        position["lots"], position["cash"], position["fee_microticks"] = lots, cash, 1_000_000
+        changes.append(float(ledger.record(quoted(prices), position, np.array([float(traded)]))[0]))
+    assert changes == [-3, 8, -42]
+    found = {name: float(values[0]) for name, values in ledger.results(position).items()}
+    assert found == pytest.approx({
+        "profit": -37, "drawdown": 42, "turnover_lots": 5, "inventory_mean_lots": 5 / 3, "inventory_most_lots": 2, "left_lots": 1,
+        "sharpe": np.mean(changes) / np.std(changes) * np.sqrt(3),
+    })  # fmt: skip
+    ledger.begin([0], quoted((99, 101)))
+    assert not any(values.any() for values in ledger.results(np.zeros(1, POSITION)).values())
+    assert ledger.record(quoted((99, 101)), np.zeros(1, POSITION), np.zeros(1)) == 0 and not ledger.drawdown.any()
+
+
+def test_a_drawdown_stays_and_a_short_position_is_inventory() -> None:
+    """Also beside a long one in another symbol."""
+    ledger, positions = Ledger((1, 2)), np.zeros((1, 2), POSITION)
+    ledger.begin([0], quoted((99, 101), (9, 11))[None])
+    positions["lots"], positions["cash"] = [[3, -4]], [[-300, 40]]
+    for first, second in (((97, 99), (9, 11)), ((99, 101), (9, 11))):
+        ledger.record(quoted(first, second)[None], positions, np.array([[3.0, 4.0]]))
+    found = {name: float(values[0]) for name, values in ledger.results(positions).items()}
+    assert (found["profit"], found["drawdown"], found["turnover_lots"]) == (0, 6, 14)
+    assert found["inventory_mean_lots"] == found["inventory_most_lots"] == found["left_lots"] == 7
 
 
 def test_rewards_without_a_penalty_add_up_to_the_profit_that_the_account_shows() -> None:
