@@ -56,6 +56,11 @@ NEW_BID = [("NEW", 0, 0, 5, 1_000)]
 ASK = (61.0, "S", "ADD", "10.02", "1.5", "a-2")
 
 
+def test_the_times_of_a_day_are_those_of_its_first_and_last_row(tmp_path: Path) -> None:
+    reference = imported(tmp_path, BID, ASK, **STEPS).reference
+    assert (reference.first_time_ns, reference.last_time_ns) == (60_000_000_000, 61_000_000_000)
+
+
 @pytest.mark.parametrize(
     ("update", "commands", "counts"),
     [

@@ -79,6 +79,13 @@ def imported(folder: Path, data: bytes, **options: str) -> Day:
 OPENING = [level(1, "buy", 100.0, 500), level(2, "buy", 99.5, 200), level(3, "sell", 100.5, 300)]
 
 
+def test_a_trade_at_a_best_price_takes_from_it(tmp_path: Path) -> None:
+    day = imported(tmp_path, pcap(frames_of([*OPENING, trade(4, 100.0, 100), trade(5, 100.5, 300)])))
+    assert commands_of_row(day, 3) == [("NEW", 0, 1, 100, 10_000)]
+    assert commands_of_row(day, 4) == [("NEW", 0, 0, 300, 10_050)]
+    assert (day.reference.first_time_ns, day.reference.last_time_ns) == (1, 5)
+
+
 def test_the_levels_of_an_event_are_set_together(tmp_path: Path) -> None:
     """What an event removes goes first: its last message completes it."""
     event = [level(4, "buy", 100.5, 40, last=False), level(4, "sell", 100.5, 0, last=False), level(4, "sell", 101.0, 7)]
