@@ -16,9 +16,9 @@ from serl.exchange.wire import Kind, pack, unpack, with_token
 
 CONNECT_TIMEOUT_MS = 2000
 REPLY_TIMEOUT_S = 60.0
+"""Reply timeout of a connected exchange: its first kill or purge waits for the full rule book to load."""
 LAST_REPLY_MS = 100
 """How long a reply that was sent before the connection closed may take to be read."""
-"""Reply timeout of a connected exchange: its first kill or purge waits for the full rule book to load."""
 
 Request = Callable[..., list[Any]]
 """`request(kind, *arguments)` returns the whole reply. Raises ExchangeUnreachable without a reply, RequestRejected if the exchange rejects the request."""
