@@ -167,11 +167,8 @@ def _symbols(days: Sequence[CalibrationDay]) -> str:
 
 
 def require_output(output: Path, *sources: Path) -> None:
-    """Raises CalibrationError unless the output can be a file: its folder exists, and it is not a folder itself. Raises ConfigError if it is one of the
-    sources, which it would replace."""
+    """Raises CalibrationError unless the output's folder exists; also the errors of `require_other_file`."""
     require_other_file(output, *sources)
-    if output.is_dir():
-        raise CalibrationError(f"{output}: expected a file to write, got a folder; add a name")
     if not output.parent.is_dir():
         raise CalibrationError(f"{output}: expected an existing folder, got {output.parent}; create it first")
 

@@ -15,7 +15,7 @@ from serl.agents.calibration.errors import CalibrationError
 from serl.agents.calibration.flow.cli import flow
 from serl.agents.realism.errors import EmptyWindow, RealismError
 from serl.agents.traders.population import load_population
-from serl.exchange.errors import ConfigError
+from serl.exchange.errors import ConfigError, UnwritableFileError
 from serl.history.day import write_day
 from tests.agents.calibration.sample import poisson_day
 
@@ -92,7 +92,7 @@ def test_a_resumed_calibration_has_as_many_trials_in_all(
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        (["--train", "06:00-07:00"], EmptyWindow, "expected visible messages, got none; the day has messages in"),
+        (["--train", "13:00-14:00"], EmptyWindow, "expected visible messages, got none; the day has messages in"),
         (["--score", "12:00-13:00"], EmptyWindow, "give a window there"),
         (["--train", "10:30-10:40"], CalibrationError, "overlap"),
         (["--train", "10:00-10:02"], CalibrationError, "expected at least 5 minutes, got 2"),
@@ -138,7 +138,7 @@ def test_sources_are_not_replaced(command: Command, arguments: list[str], day: P
     given = [str({"DAY": day, "OTHER": other}.get(one, one)) for one in arguments]
     with pytest.raises(ConfigError, match=r"expected another file than .*, which it would replace"):
         CliRunner().invoke(command, given, catch_exceptions=False)
-    with pytest.raises(CalibrationError, match="expected a file to write, got a folder"):
+    with pytest.raises(UnwritableFileError, match="expected a file to write, got a folder"):
         CliRunner().invoke(command, [*given, "-o", str(tmp_path)], catch_exceptions=False)
 
 
