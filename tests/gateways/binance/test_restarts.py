@@ -134,6 +134,7 @@ def frame(message: Any) -> bytes:
     return struct.pack("!BBH", 0x81, 0x80 | 126, len(data)) + bytes(4) + data
 
 
+@pytest.mark.long
 def test_who_does_not_read_is_cut_off_and_others_go_on(gateway: Gateway) -> None:
     host, _, port = gateway.address.rpartition(":")
     with gateway.socket("/ws/demousdt@bookTicker") as reader, socket.socket() as stuck:
@@ -143,6 +144,7 @@ def test_who_does_not_read_is_cut_off_and_others_go_on(gateway: Gateway) -> None
             b"GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
             b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
         )
+        assert stuck.recv(1000).startswith(b"HTTP/1.1 101")
         stuck.sendall(
             frame({"method": "SUBSCRIBE", "params": [f"symbol{number:040}@trade" for number in range(1000)], "id": 1})
         )
