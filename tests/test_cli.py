@@ -121,6 +121,7 @@ def test_help_lists_commands_in_groups() -> None:
     shown = CliRunner().invoke(serl, ["--help"]).output
     headings = [line.rstrip(":") for line in shown.splitlines() if line.endswith(":") and not line.startswith(" ")]
     assert headings == ["Options", *GROUPS]
+    assert all(heading == heading.capitalize() for heading in GROUPS), "words, not names of classes"
     for heading, group in GROUPS.items():
         section = shown.split(f"\n{heading}:\n")[1].split("\n\n")[0]
         assert [line.split()[0] for line in section.splitlines() if not line.startswith("   ")] == list(group)

@@ -59,7 +59,7 @@ GROUPS = {
         "record": ("serl.clients.cli_record:record", "Record a running exchange to a day file."),
         "nautilus": ("serl.gateways.nautilus.cli:nautilus", "Export days to NautilusTrader, for its backtest."),
     },
-    "TraderProcesses": {
+    "Simulated traders": {
         "agents": ("serl.agents.traders.cli_agents:agents", "Run populations of traders on a served exchange."),
         "minds": (
             "serl.minds.cli:minds",
