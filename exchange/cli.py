@@ -62,7 +62,7 @@ def _check_clock_options(kind: str, start: str | None, participants: int | None)
 
 def _overrides(**options: Any) -> dict[str, Any]:
     values: dict[str, Any] = {}
-    if options["symbols"] or options["directory"]:
+    if options["symbols"] is not None or options["directory"]:
         values["symbols"] = [{"name": name, "tick_size": tick} for name, tick in _ticks(options)]
     if options["endpoint"]:
         values["endpoint"] = options["endpoint"]
@@ -89,7 +89,7 @@ def _ticks(options: dict[str, Any]) -> list[tuple[str, str]]:
 
     if options["directory"] is None:
         return ticks_of(options["symbols"].split(","))
-    if options["symbols"] or not options["endpoint"]:
+    if options["symbols"] is not None or not options["endpoint"]:
         raise click.UsageError(
             "expected --directory with --endpoint and without --symbols; the directory lists the symbols of the endpoint"
         )

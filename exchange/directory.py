@@ -84,6 +84,11 @@ def _exchange(where: str, entry: Any) -> tuple[str, dict[str, str]]:
 
 
 def ticks_of(texts: Iterable[str]) -> list[tuple[str, str]]:
-    """Parses texts like AMZN (tick size 0.01) or BTC=0.5 as (symbol, tick size)."""
-    parts = [text.strip().partition("=") for text in texts]
-    return [(name, tick or "0.01") for name, _, tick in parts]
+    """Parses texts like AMZN (tick size 0.01) or BTC=0.5 as (symbol, tick size). Raises ConfigError if a name or a tick size is missing."""
+    found = []
+    for text in texts:
+        name, equals, tick = text.strip().partition("=")
+        if not name or (equals and not tick):
+            raise ConfigError(f"symbols: expected NAME or NAME=TICK, like AMZN or BTC=0.5, got {text!r}")
+        found.append((name, tick or "0.01"))
+    return found
