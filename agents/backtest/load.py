@@ -81,7 +81,7 @@ def user_code(path: Path, where: str) -> Iterator[None]:
             raise
         text = f"{error.filename}:{error.lineno}: expected Python, got a SyntaxError ({error.msg}); correct the line"
         raise StrategyError(text) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if Path(frame.filename).resolve() == path.resolve()]
         if not own and not (isinstance(error, TypeError) and CALLED.search(str(error))):

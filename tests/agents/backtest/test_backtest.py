@@ -189,6 +189,11 @@ def test_a_market_and_a_window_are_needed(arguments: Any, message: str) -> None:
         ),
         ("import serl\nclass A(serl.Strategy): pass", "B", "one of A, got --strategy B"),
         ("import serl\nfor", None, "bot.py:2: expected Python, got a SyntaxError"),
+        (
+            "import sys\n\nsys.exit(3)",
+            None,
+            "bot.py:3: expected an import without an exception, got SystemExit (.3.); ",
+        ),
         ("import serl\n\n1 / 0", None, "bot.py:3: expected an import without an exception, got ZeroDivisionError"),
     ],
 )
