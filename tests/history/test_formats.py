@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
+from serl.agents.realism.days import load_day
 from serl.history.cli import day
 from serl.history.day import read_day, write_day
 from serl.history.decompress import read_head
@@ -69,6 +70,15 @@ def test_anything_else_names_every_format(data: bytes, tmp_path: Path) -> None:
     first, *lines = str(error.value).splitlines()
     assert [line.split(":")[0].strip() for line in lines] == [*(one.name for one in FORMATS), "bars"]
     assert f"got a file that begins with {read_head(tmp_path / 'file')[:24]!r}; " in first
+
+
+def test_devices_are_no_source() -> None:
+    """/dev/zero has no end."""
+    for detect in (detect_format, load_day):
+        with pytest.raises(
+            SourceError, match=r"^/dev/zero: expected a file or folder, got a device; give another path$"
+        ):
+            detect(Path("/dev/zero"))
 
 
 def test_files_that_are_no_source(tmp_path: Path) -> None:
