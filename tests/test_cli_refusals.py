@@ -1,5 +1,6 @@
 """What commands refuse before they begin: nothing is left behind, and the error names what to do."""
 
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -13,3 +14,11 @@ def test_an_exchange_without_the_symbols_that_were_asked_for(symbols: str) -> No
     done = CliRunner().invoke(serl, ["exchange", "start", "--symbols", symbols, "--endpoint", "nowhere"])
     assert isinstance(done.exception, ConfigError)
     assert "expected NAME or NAME=TICK, like AMZN or BTC=0.5, got" in str(done.exception)
+
+
+def test_a_fix_gateway_of_no_endpoint(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    command = ["fix", "start", "--connect", "garbage", "--account", "alice", "--store", str(store)]
+    done = CliRunner().invoke(serl, [*command, "--listen", "nowhere:1"])
+    assert isinstance(done.exception, ConfigError) and "expected an endpoint like tcp" in str(done.exception)
+    assert not store.exists()

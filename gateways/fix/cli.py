@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from serl.exchange.cli_login import curve_option
-from serl.exchange.config import is_loopback
+from serl.exchange.config import is_loopback, socket_endpoints
 from serl.exchange.errors import ConfigError
 from serl.exchange.log import log
 from serl.gateways.addresses import read_address
@@ -58,6 +58,7 @@ def start(
     from serl.gateways.fix.settings import Settings
 
     host, port = read_address("--listen", listen, "127.0.0.1:9880")
+    socket_endpoints(connect)  # refuses what is no endpoint; accounts connect only when their clients log on
     if (accounts is None) == (not names):
         raise ConfigError(
             f"expected --accounts or --account, got {'neither' if accounts is None else 'both'}; give one"
