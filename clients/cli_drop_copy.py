@@ -1,11 +1,13 @@
 """`serl drop-copy`: writes the events of a participant, or of all, to a file."""
 
+import os
 from pathlib import Path
 
 import click
 
 from serl.clients.cli_record import stop_on_signals
 from serl.exchange.cli_login import curve_option, token_options
+from serl.exchange.errors import SerlError
 from serl.ranges import FloatRange
 
 
@@ -30,6 +32,7 @@ def drop_copy(
     from serl.clients.drop_copy import drop_copy as open_drop_copy
     from serl.clients.event_file import EventFile
 
+    created = not os.path.lexists(output)
     file, rows = EventFile(output), 0
     try:
         with (
@@ -45,6 +48,10 @@ def drop_copy(
                 if once:
                     break
                 stop.wait(every_s)
+    except SerlError:
+        if created and not file.sequence:
+            output.unlink()
+        raise
     finally:
         file.close()
     click.echo(f"{output}: {rows:,} events added, up to {file.sequence:,}")

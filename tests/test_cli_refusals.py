@@ -6,7 +6,9 @@ import pytest
 from click.testing import CliRunner
 
 from serl.cli import serl
+from serl.clients.errors import ExchangeUnreachable
 from serl.exchange.errors import ConfigError
+from tests.server_fixture import free_endpoint
 
 
 @pytest.mark.parametrize("symbols", ["", "A=", "A,,B", "=0.5"])
@@ -14,6 +16,17 @@ def test_an_exchange_without_the_symbols_that_were_asked_for(symbols: str) -> No
     done = CliRunner().invoke(serl, ["exchange", "start", "--symbols", symbols, "--endpoint", "nowhere"])
     assert isinstance(done.exception, ConfigError)
     assert "expected NAME or NAME=TICK, like AMZN or BTC=0.5, got" in str(done.exception)
+
+
+@pytest.mark.parametrize("name", ["events.csv", "events.jsonl"])
+def test_a_drop_copy_without_an_exchange_leaves_no_file(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    command = ["drop-copy", "--connect", free_endpoint(), "--once", "-o", str(path)]
+    assert isinstance(CliRunner().invoke(serl, command).exception, ExchangeUnreachable)
+    assert not path.exists()
+    path.touch()
+    assert isinstance(CliRunner().invoke(serl, command).exception, ExchangeUnreachable)
+    assert path.exists()
 
 
 def test_a_fix_gateway_of_no_endpoint(tmp_path: Path) -> None:
