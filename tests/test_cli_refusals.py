@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from serl.cli import serl
 from serl.clients.errors import ExchangeUnreachable
 from serl.exchange.errors import ConfigError
+from serl.researcher.outer.errors import RunError
 from tests.server_fixture import free_endpoint
 
 
@@ -35,3 +36,10 @@ def test_a_fix_gateway_of_no_endpoint(tmp_path: Path) -> None:
     done = CliRunner().invoke(serl, [*command, "--listen", "nowhere:1"])
     assert isinstance(done.exception, ConfigError) and "expected an endpoint like tcp" in str(done.exception)
     assert not store.exists()
+
+
+def test_a_report_of_no_run_leaves_no_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "nowhere"
+    done = CliRunner().invoke(serl, ["researcher", "report", str(folder)])
+    assert isinstance(done.exception, RunError) and "contains no run" in str(done.exception)
+    assert not folder.exists()

@@ -163,11 +163,11 @@ def write_report(folder: Path, path: Path, *, final: bool = False, ablations: Pa
     require("the report", "matplotlib", *(("pyarrow", "safetensors", "torch") if final else ()), extra="reports")
     from serl.researcher.outer.page import page
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    check_path(path)
     compared = None if ablations is None else [row.model_dump(mode="json") for row in read_ablations(ablations)]
     database, config = open_run(folder)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        check_path(path)
         if final:
             score_test(database, config)
         found = summary(database, config) | {"ablations": compared}
