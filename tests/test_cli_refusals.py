@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from serl.agents.learning.errors import PolicyFileError
+from serl.agents.learning.files import read
 from serl.cli import serl
 from serl.clients.errors import ExchangeUnreachable
 from serl.exchange.errors import ConfigError
@@ -43,3 +45,8 @@ def test_a_report_of_no_run_leaves_no_folder(tmp_path: Path) -> None:
     done = CliRunner().invoke(serl, ["researcher", "report", str(folder)])
     assert isinstance(done.exception, RunError) and "contains no run" in str(done.exception)
     assert not folder.exists()
+
+
+def test_a_folder_is_no_policy(tmp_path: Path) -> None:
+    with pytest.raises(PolicyFileError, match=r"expected a policy file, got a folder; give the file in it"):
+        read(tmp_path, "policy")

@@ -30,6 +30,8 @@ def write(path: Path, kind: str, tensors: dict[str, Tensor], metadata: dict[str,
 
 def read(path: Path, *kinds: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Reads (tensors, metadata) of a file of one of the kinds, with the tensor names of this version. Raises PolicyFileError for any other file."""
+    if path.is_dir():
+        raise PolicyFileError(f"{path}: expected a {kinds[0]} file, got a folder; give the file in it")
     try:
         with safe_open(path, framework="pt") as file:
             metadata = dict(json.loads((file.metadata() or {}).get(KEY, "{}")))
