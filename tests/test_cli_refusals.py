@@ -50,3 +50,11 @@ def test_a_report_of_no_run_leaves_no_folder(tmp_path: Path) -> None:
 def test_a_folder_is_no_policy(tmp_path: Path) -> None:
     with pytest.raises(PolicyFileError, match=r"expected a policy file, got a folder; give the file in it"):
         read(tmp_path, "policy")
+
+
+def test_hours_of_a_market_that_are_no_hours(tmp_path: Path) -> None:
+    for hours in ("nan", "14:00"):
+        done = CliRunner().invoke(
+            serl, ["evaluate", "--config", "dynamic", "--hours", hours, "--output", str(tmp_path)]
+        )
+        assert f"hours: expected FROM-TO, like 10:00-14:00, got '{hours}'" in str(done.exception)

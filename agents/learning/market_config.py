@@ -1,9 +1,10 @@
 """Settings of a market for training or evaluation."""
 
+import re
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError, ValidationInfo, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from serl.agents.learning.settings import SAVED, LearningSettings, check_latency
 from serl.exchange.config import RECORDED_HOURS, time_of_day_ns
@@ -43,7 +44,6 @@ class MarketConfig(LearningSettings):
     folds: int = Field(3, ge=2, description="number of folds of the training days")
     hours: str | None = Field(
         None,
-        pattern=f"^{TIME}-{TIME}$",
         description="like 10:00-14:00; for books and simulated days, instead of the hours of the part",
     )
     environments: int = Field(32, gt=0)
@@ -93,6 +93,13 @@ class MarketConfig(LearningSettings):
         if info.context == SAVED and isinstance(values, dict) and "fills" not in values:
             return {**values, "fills": FILLS_BEFORE}
         return values
+
+    @field_validator("hours")
+    @classmethod
+    def _hours_are_times(cls, hours: str | None) -> str | None:
+        if hours is not None and not re.fullmatch(f"{TIME}-{TIME}", hours):
+            raise ValueError("expected FROM-TO, like 10:00-14:00")
+        return hours
 
     @model_validator(mode="after")
     def _only_replays_answer(self) -> "MarketConfig":

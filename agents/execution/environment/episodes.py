@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from serl.agents.execution.environment.records import EPISODE
+from serl.exchange.config import time_of_day_text
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
 
@@ -50,7 +51,8 @@ class RandomOrders:
         for hours in self.hours:
             if hours.end_ns - hours.start_ns < self.duration_s * SECOND_NS:
                 raise ConfigError(
-                    f"hours: expected at least {self.duration_s} s, the duration of an order, got {hours}"
+                    f"hours: expected at least {self.duration_s:g} s, the duration of an order, got "
+                    f"{time_of_day_text(hours.start_ns)}-{time_of_day_text(hours.end_ns)}; give longer hours, or shorter orders"
                 )
 
     def sample(self, random: np.random.Generator, count: int) -> Rows:

@@ -12,6 +12,8 @@ from serl.agents.calibration import ranking
 from serl.agents.calibration.cli_ranking import ranking as command
 from serl.agents.calibration.ranking import POLICIES, Advantages, compare, spearman
 from serl.agents.calibration.ranking_report import sentences, write_ranking
+from serl.agents.execution.environment.episodes import Hours, RandomOrders
+from serl.exchange.errors import ConfigError
 from serl.history.day import write_day
 from serl.history.generate import generate_day
 
@@ -58,6 +60,14 @@ def test_orders_in_windows_without_trades_are_left_out() -> None:
     one = advantages(np.zeros(COUNT), 3)
     one.pa_bps[:, :4] = np.nan
     assert np.isfinite(one.draws(1)).all() and np.isfinite(one.means).all()
+
+
+def test_hours_that_are_too_short_are_named_in_times_of_day() -> None:
+    hours = Hours(0, 36_000 * 10**9, 36_060 * 10**9, 1.0)
+    with pytest.raises(
+        ConfigError, match=r"expected at least 600 s, the duration of an order, got 10:00:00-10:01:00; give"
+    ):
+        RandomOrders([hours])
 
 
 def test_few_clusters_give_no_interval(tmp_path: Path) -> None:
