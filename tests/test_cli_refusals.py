@@ -58,3 +58,10 @@ def test_hours_of_a_market_that_are_no_hours(tmp_path: Path) -> None:
             serl, ["evaluate", "--config", "dynamic", "--hours", hours, "--output", str(tmp_path)]
         )
         assert f"hours: expected FROM-TO, like 10:00-14:00, got '{hours}'" in str(done.exception)
+
+
+def test_a_configuration_of_the_researcher_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine").touch()
+    done = CliRunner().invoke(serl, ["researcher", "start", "--config", "mine"])
+    assert "mine: expected a YAML file, whose name ends in .yaml, or one of bars, book, default," in str(done.exception)

@@ -280,12 +280,16 @@ class OuterConfig(_Part):
 def load_config(path: Path, market: Sequence[Path] = ()) -> OuterConfig:
     """Load a YAML file, or `configs/researcher/NAME.yaml`. `market` replaces the training data by a file of bars, or by days with a book; the test
     hours of the first day are scored at the end. ConfigError lists what is invalid."""
-    shipped = files("serl.configs").joinpath("researcher", f"{path}.yaml")
+    folder = files("serl.configs").joinpath("researcher")
     try:
-        text = path.read_bytes() if path.suffix else shipped.read_bytes()
+        text = path.read_bytes() if path.suffix else folder.joinpath(f"{path}.yaml").read_bytes()
         values = parse_yaml(text) or {}
     except OSError as error:
-        raise ConfigError(f"{path}: expected a YAML file or the name of a shipped configuration ({error})") from None
+        shipped = ", ".join(sorted(one.name.removesuffix(".yaml") for one in folder.iterdir() if one.is_file()))
+        got = error.strerror if path.suffix else "neither"
+        raise ConfigError(
+            f"{path}: expected a YAML file, whose name ends in .yaml, or one of {shipped}, got {got}; check the name"
+        ) from None
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: expected YAML ({error})") from None
     return parse_config(_with_market(values, market) if market else values, str(path))
