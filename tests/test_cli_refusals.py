@@ -10,6 +10,8 @@ from serl.agents.learning.files import read
 from serl.cli import serl
 from serl.clients.errors import ExchangeUnreachable
 from serl.exchange.errors import ConfigError
+from serl.researcher.llm.errors import ModelFileError
+from serl.researcher.llm.models import find
 from serl.researcher.outer.errors import RunError
 from tests.server_fixture import free_endpoint
 
@@ -65,3 +67,11 @@ def test_a_configuration_of_the_researcher_that_is_none(tmp_path: Path, monkeypa
     Path("mine").touch()
     done = CliRunner().invoke(serl, ["researcher", "start", "--config", "mine"])
     assert "mine: expected a YAML file, whose name ends in .yaml, or one of bars, book, default," in str(done.exception)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a model"])
+def test_a_model_file_that_is_no_gguf(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(content)
+    with pytest.raises(ModelFileError, match=r"model\.gguf: expected a GGUF file, got one that begins with b'.*'; "):
+        find(str(path))

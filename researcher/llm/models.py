@@ -17,6 +17,8 @@ from typing import BinaryIO
 from serl.researcher.llm.errors import ModelFileError
 
 _BLOCK_BYTES = 1 << 20
+GGUF_MAGIC = b"GGUF"
+"""The first bytes of a GGUF file."""
 
 
 @dataclass(frozen=True)
@@ -85,13 +87,18 @@ def models_folder() -> Path:
 
 
 def find(name: str) -> Path:
-    """The file of a pinned model, or the GGUF file at a path. ModelFileError if it is missing."""
+    """The file of a pinned model, or the GGUF file at a path. ModelFileError if it is missing, or if the file at the path is no GGUF file."""
     path = MODELS[name].path if name in MODELS else Path(name)
-    if path.is_file():
-        return path
-    if name in MODELS:
-        raise ModelFileError(f"{name}: not found in {path.parent}; run: serl llm fetch {name}")
-    raise ModelFileError(f"expected a .gguf file or one of {', '.join(MODELS)}, got {name}")
+    if not path.is_file():
+        if name in MODELS:
+            raise ModelFileError(f"{name}: not found in {path.parent}; run: serl llm fetch {name}")
+        raise ModelFileError(f"expected a .gguf file or one of {', '.join(MODELS)}, got {name}")
+    if name not in MODELS:
+        with path.open("rb") as file:
+            magic = file.read(len(GGUF_MAGIC))
+        if magic != GGUF_MAGIC:
+            raise ModelFileError(f"{path}: expected a GGUF file, got one that begins with {magic!r}; give another file")
+    return path
 
 
 def sha256_of(path: Path) -> str:

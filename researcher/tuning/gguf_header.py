@@ -9,9 +9,10 @@ from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from serl.researcher.llm.models import GGUF_MAGIC
 from serl.researcher.tuning.errors import TuningError
 
-MAGIC, VERSIONS = b"GGUF", (2, 3)
+VERSIONS = 2, 3
 SCALARS = dict(enumerate("BbHhIif?")) | {10: "Q", 11: "q", 12: "d"}
 """Format characters of `struct` by type number of GGUF."""
 STRING, ARRAY = 8, 9
@@ -41,7 +42,7 @@ def read_header(path: Path) -> GGUFHeader:
     """Read the header of a GGUF file. TuningError if the file is not one."""
     with path.open("rb") as file:
         try:
-            if file.read(4) != MAGIC or _scalar(file, "I") not in VERSIONS:
+            if file.read(4) != GGUF_MAGIC or _scalar(file, "I") not in VERSIONS:
                 raise TuningError(
                     f"{path}: expected a GGUF file of version 2 or 3, got another; convert the model again"
                 )
