@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from serl.agents.learning.environments import Scenario
 from serl.agents.learning.errors import PolicyFileError
 from serl.agents.learning.files import read
 from serl.cli import serl
@@ -75,3 +76,10 @@ def test_a_model_file_that_is_no_gguf(content: bytes, tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(ModelFileError, match=r"model\.gguf: expected a GGUF file, got one that begins with b'.*'; "):
         find(str(path))
+
+
+def test_an_unknown_policy_is_refused_before_the_market_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Scenario, "fit_scales", lambda scenario: pytest.fail("simulates the days of the training part"))
+    command = ["episodes", "export", "--config", "dynamic", "--policy", "nosuch", "-o", "x-v0"]
+    done = CliRunner().invoke(serl, command)
+    assert "nosuch: does not exist; give one of twap, vwap" in str(done.exception)

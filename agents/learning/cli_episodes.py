@@ -91,8 +91,8 @@ def export(
     market = with_overrides(market_settings(config), overrides)
     check_used((market.kind,), data, population)
     scenario = recorded_scenario(market)
-    scales = scenario.fit_scales()
     contenders = [parse_contender(text, scenario, volume_curve) for text in policies]
+    scales = scenario.fit_scales()
     recordings = _record(scenario, scales, contenders, orders, seed)
     files: list[Any] = [one.policy for one in contenders if one.policy.interface is not None]
     learnt = [data for policy in files for data in policy.metadata.get("data", [])]  # a clone learns from these too
