@@ -146,8 +146,9 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Files for the commands, including a run with updated weights."""
     folder = tmp_path_factory.mktemp("made")
-    for name in ("learnt", "model.gguf", "a.day", "b.day", "a.csv"):
+    for name in ("learnt", "a.day", "b.day", "a.csv"):
         (folder / name).touch()
+    (folder / "model.gguf").write_bytes(b"GGUF")
     (folder / "a.dbn").write_bytes(b"DBN\x01" + bytes(100))
     (folder / "run" / "tuning").mkdir(parents=True)
     run.begin(folder / "run", load_config(Path("default")), "test", resume=False).close()

@@ -48,7 +48,7 @@ def test_a_flood_that_connects_again_waits_while_orders_arrive(tmp_path: Path) -
                 honest.order()
             honest.flood(admitted.result())
             floods += 1
-    assert 2 <= floods <= 5, floods
+    assert 2 <= floods <= 8, floods  # on a busy machine two at each of four admissions
 
 
 def test_floods_of_many_connections_keep_nobody_waiting_for_long(tmp_path: Path) -> None:
