@@ -250,6 +250,7 @@ def test_the_interval_of_a_gain_of_few_seeds_is_as_wide_as_students() -> None:
     )
 
 
+@pytest.mark.long
 def test_the_interval_against_an_adversary_holds_the_truth() -> None:
     """The central draws of six seeds held it in 86 % of cases."""
     held, days = 0, np.repeat(np.arange(16), 4)
