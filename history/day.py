@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,11 @@ class SymbolReference:
     name: str
     tick_size: str = "0.01"
     lot_size: str = "1"
+
+    def differing_size(self, other: "SymbolReference") -> str:
+        """`tick_size` or `lot_size`, the first of which differs; empty if neither does."""
+        names = ("tick_size", "lot_size")
+        return next((name for name in names if Decimal(getattr(self, name)) != Decimal(getattr(other, name))), "")
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from decimal import Decimal
 
 from serl.agents.calibration.caveats import TOUCH_ONLY, TOUCH_ONLY_OPTION
 from serl.agents.calibration.errors import CalibrationError
@@ -143,10 +142,9 @@ def _check_distinct(days: Sequence[NamedDay]) -> None:
 
 
 def _check_sizes(first: CalibrationDay, other: CalibrationDay) -> None:
-    for name in ("tick_size", "lot_size"):
+    if name := first.symbol.differing_size(other.symbol):
         expected, found = getattr(first.symbol, name), getattr(other.symbol, name)
-        if Decimal(expected) != Decimal(found):
-            raise CalibrationError(
-                f"{other.name}: expected a {name.replace('_', ' ')} of {expected} as in {first.name}, got {found}; "
-                "calibrate days of one size together"
-            )
+        raise CalibrationError(
+            f"{other.name}: expected a {name.replace('_', ' ')} of {expected} as in {first.name}, got {found}; "
+            "calibrate days of one size together"
+        )

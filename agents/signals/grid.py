@@ -1,7 +1,6 @@
 """The book and the trades of a day every 100 ms, from replays of the day."""
 
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ from serl.agents.realism.tape import history_market, symbol_commands
 from serl.agents.signals.errors import SignalError
 from serl.exchange.records import EventFlag, EventKind, Rows
 from serl.history.book_rows import book_rows
-from serl.history.day import Day
+from serl.history.day import Day, SymbolReference
 
 STEP_NS = 100_000_000
 STEP_S = 0.1
@@ -50,9 +49,7 @@ class Flow(NamedTuple):
 class Grid:
     """n times, STEP_NS apart. The book at a time is the book after everything that happened up to and at this time."""
 
-    symbol: str
-    tick_size: str
-    lot_size: str
+    reference: SymbolReference
     time_ns: Ints
     """[n] after midnight, multiples of STEP_NS."""
     ticks: Ints
@@ -66,6 +63,11 @@ class Grid:
     flow: Flow
     """The flow between the times."""
 
+    @property
+    def symbol(self) -> str:
+        """Name of the symbol."""
+        return self.reference.name
+
 
 def build_grid(day: Day, symbol: str | None = None) -> Grid:
     """Replays one symbol of a day (None: its first). Raises NoSuchSymbol if the day does not have it."""
@@ -77,17 +79,18 @@ def build_grid(day: Day, symbol: str | None = None) -> Grid:
     flow = read_flow(commands, times)
     buys, sells = taken_lots(flow.fills, times)
     return Grid(
-        name, reference.tick_size, reference.lot_size, times, np.ascontiguousarray(rows.ticks.transpose(2, 0, 1)),
+        reference, times, np.ascontiguousarray(rows.ticks.transpose(2, 0, 1)),
         np.ascontiguousarray(rows.lots.transpose(2, 0, 1)), buys, sells, flow,
     )  # fmt: skip
 
 
 def check_sizes(first: Grid, other: Grid, name: str) -> None:
     """Raises SignalError, which names the other day, if its ticks or lots are of another size: features and labels count in them."""
-    if any(Decimal(getattr(first, size)) != Decimal(getattr(other, size)) for size in ("tick_size", "lot_size")):
+    one, another = first.reference, other.reference
+    if one.differing_size(another):
         raise SignalError(
-            f"{name}: expected a tick size of {first.tick_size} and a lot size of {first.lot_size} as on the first day, got {other.tick_size} "
-            f"and {other.lot_size}; give days of one size together"
+            f"{name}: expected a tick size of {one.tick_size} and a lot size of {one.lot_size} as on the first day, got {another.tick_size} "
+            f"and {another.lot_size}; give days of one size together"
         )
 
 

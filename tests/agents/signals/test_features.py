@@ -20,6 +20,7 @@ from serl.agents.signals.features import (
 from serl.agents.signals.grid import LEVELS, STEP_NS, Grid, build_grid
 from serl.agents.signals.labels import DOWN, FLAT, NO_LABEL, UP, classify, fit_threshold, later_moves, past_moves
 from serl.exchange.records import CommandKind, Phase, Rows, command
+from serl.history.day import SymbolReference
 from tests.agents.realism.sample import BUY, SELL, TEN_NS, change, day_of, new
 from tests.agents.signals import sample
 
@@ -36,7 +37,7 @@ def flat_grid(count: int, **changed: Any) -> Grid:
         "lots": lots,
         "flow": sample.no_flow(count),
     }
-    return Grid("TEST", "0.01", "1", TEN_NS + STEP_NS * np.arange(count), **(values | changed))
+    return Grid(SymbolReference("TEST"), TEN_NS + STEP_NS * np.arange(count), **(values | changed))
 
 
 def test_books_and_trades_every_100_ms() -> None:

@@ -18,6 +18,7 @@ from serl.agents.signals.logistic import RIDGE
 from serl.agents.signals.samples import cut_samples
 from serl.agents.signals.training import train_forecaster
 from serl.exchange.records import CommandKind
+from serl.history.day import SymbolReference
 from tests.agents.realism.sample import BUY, SELL, TEN_NS, change, day_of, new
 from tests.agents.signals import sample
 
@@ -147,9 +148,7 @@ def planted(seed: int, *, told: bool) -> Grid:
     sides, prices = np.tile([[BUY, SELL], [9_990, 10_010]], len(rows))
     fills = Fills(time_ns[both], sides, prices, np.full(len(both), 40), both + 1)
     return Grid(
-        "AMZN",
-        "0.01",
-        "1",
+        SymbolReference("AMZN"),
         time_ns,
         ticks,
         lots,

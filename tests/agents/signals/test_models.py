@@ -22,6 +22,7 @@ from serl.agents.signals.logistic import RIDGE, fit_logistic, fit_temperature, l
 from serl.agents.signals.network import network_logits, train_network
 from serl.agents.signals.samples import cut_samples
 from serl.agents.signals.training import split, train_forecaster
+from serl.history.day import SymbolReference
 from tests.agents.signals import sample
 
 
@@ -181,9 +182,7 @@ def planted(seed: int) -> Grid:
     lots[:, 0, 0], lots[:, 1, 0] = 20 + 10 * np.repeat(signs, 10), 20
     nothing = np.zeros(24_000, np.int64)
     return Grid(
-        "AMZN",
-        "0.01",
-        "1",
+        SymbolReference("AMZN"),
         sample.HOURS[0] + STEP_NS * np.arange(24_000),
         ticks,
         lots,
