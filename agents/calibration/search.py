@@ -79,15 +79,14 @@ def search(
         raise CalibrationError(f"trials: expected 1 or more, got {trials}; give more")
     ranges = {name: list(bounds) for name, bounds in RANGES.items()}
     study = _open_study(optuna, journal, resume, {**settings, "seed": seed, "ranges": ranges, "prior": PRIOR_WEIGHT})
-    complete, waiting = len(_complete_trials(optuna, study)), (optuna.trial.TrialState.WAITING,)
+    state = optuna.trial.TrialState
+    complete = len(_trials_of(study, state.COMPLETE))
     while complete < trials:
         with warnings.catch_warnings(category=optuna.exceptions.ExperimentalWarning, action="ignore"):
             study.sampler = optuna.samplers.GPSampler(
                 seed=1000 * seed + complete, n_startup_trials=FIRST_TRIALS, deterministic_objective=False
             )
-        if complete < FIRST_TRIALS and not study.get_trials(
-            deepcopy=False, states=waiting
-        ):  # one may be left by a kill
+        if complete < FIRST_TRIALS and not _trials_of(study, state.WAITING):  # one may be left by a kill
             study.enqueue_trial(near_defaults(complete, seed))
         with one_thread(torch, complete):
             trial = study.ask()
@@ -98,7 +97,7 @@ def search(
         study.tell(trial, value)
         complete += 1
         on_trial(Trial(complete, free, value, mean_l1))
-    return _best_trial(_complete_trials(optuna, study))
+    return _best_trial(_trials_of(study, state.COMPLETE))
 
 
 def _distance(free: FreeParameters) -> float:
@@ -153,7 +152,7 @@ def _open_study(optuna: Any, journal: Path, resume: bool, settings: dict[str, An
         raise CalibrationError(
             f"{journal}: expected trials of this search, got those of another ({differing} differ); delete it to start over"
         )
-    for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
+    for trial in _trials_of(study, optuna.trial.TrialState.RUNNING):
         study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
     return study
 
@@ -173,8 +172,9 @@ def _repair(journal: Path) -> None:
         os.truncate(journal, whole)
 
 
-def _complete_trials(optuna: Any, study: Any) -> list[Any]:
-    return list(study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,)))
+def _trials_of(study: Any, state: Any) -> list[Any]:
+    """The trials in a state of optuna."""
+    return list(study.get_trials(deepcopy=False, states=(state,)))
 
 
 def _best_trial(complete: list[Any]) -> Trial:
