@@ -12,7 +12,10 @@ import click
 @click.argument("simulated", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("realism.html"), show_default=True)
 @click.option("--window-real", help="Window of the real day, like 13:00-16:00; by default the whole day.")
-@click.option("--window-simulated", help="Window of the simulated day and the baseline; by default the real day's.")
+@click.option(
+    "--window-simulated",
+    help="Window of the simulated day and the baseline; by default that of --window-real, without it the whole day.",
+)
 @click.option("--levels", default=0, help="Levels per side to compare; 0: as many as the real day shows.")
 @click.option("--symbol", help="Symbol of the simulated day and the baseline; by default the first.")
 @click.option("--symbol-real", help="Symbol of the real day; by default the first.")
