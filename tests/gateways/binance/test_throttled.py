@@ -4,6 +4,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.gateways.binance.gateway_fixture import UNLIMITED, start_gateway
 from tests.server_fixture import start_exchange
 
@@ -33,6 +35,7 @@ def test_a_throttled_pair_and_the_order_after_it_are_answered_at_once(tmp_path: 
         assert len(gateway.signed("GET", "openOrders").body) == 2
 
 
+@pytest.mark.long
 def test_what_the_exchange_throttles_does_not_stay_in_the_file_of_orders(tmp_path: Path) -> None:
     """Before, the record of each order that the exchange did not accept stayed in memory and in the file for good."""
     order = {"symbol": "DEMOUSDT", "side": "BUY", "type": "LIMIT", "timeInForce": "GTC", "quantity": 1, "price": "80"}
