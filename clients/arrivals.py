@@ -10,7 +10,7 @@ from serl.clients.errors import SessionEnded
 
 class Arrivals:
     """Receives what arrives for a client and wakes all of its tasks. An error while receiving is raised in every task that waits, including
-    one that has already been woken but has not run yet."""
+    one that has already been woken but has not run yet; until all of them have raised it, nothing more is received."""
 
     def __init__(self, core: ClientCore) -> None:
         self._core = core
@@ -24,8 +24,10 @@ class Arrivals:
         #: the last error that every task in `wait` raises, and the number of such errors so far
         self._failure: Exception | None = None
         self._failures = 0
+        #: tasks in `wait` that have yet to raise it
+        self._failing = 0
         self._is_closed = False
-        #: an error raised while no task was waiting; the next `wait` raises it
+        #: an error raised while no task was waiting; the next call raises it
         self._error: Exception | None = None
         self._descriptors = [int(socket.getsockopt(zmq.FD)) for socket in core.sockets]
         for descriptor in self._descriptors:
@@ -34,11 +36,8 @@ class Arrivals:
 
     async def wait(self, longest_s: float) -> None:
         """Returns once messages have been received, or after `longest_s` seconds. Raises what `ClientCore.receive` raises, and SessionEnded after `close`."""
-        self.raise_if_closed()
+        self.raise_if_failed()
         self.tell_others()
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
         woken = self._loop.create_future()
         self._waiting.append(woken)
         self._receive_within(longest_s)
@@ -48,11 +47,23 @@ class Arrivals:
             await woken
         finally:
             self._inside -= 1
-        self.raise_if_closed()
+            if self._failures != failures:
+                self._failing -= 1
+                if not self._failing:
+                    self._release()
+        self._raise_if_closed()
         if self._failure is not None and self._failures != failures:
             raise self._failure
 
-    def raise_if_closed(self) -> None:
+    def raise_if_failed(self) -> None:
+        """Raises an error that was received while no task was waiting, and SessionEnded after `close`."""
+        self._raise_if_closed()
+        if self._error is not None:
+            error, self._error = self._error, None
+            self._release()
+            raise error
+
+    def _raise_if_closed(self) -> None:
         """Raises SessionEnded after `close`: the sockets are being closed, perhaps in another thread."""
         if self._is_closed:
             raise SessionEnded("bye", "the client was closed")
@@ -63,6 +74,8 @@ class Arrivals:
         if self._inside:
             self._failure = error
             self._failures += 1
+            self._failing = self._inside
+            self._core.is_held = True
             self._wake()
 
     def tell_others(self) -> None:
@@ -78,6 +91,11 @@ class Arrivals:
         self._descriptors = []
         self._core.on_unread = lambda: None
         self._wake()
+
+    def _release(self) -> None:
+        """Receives again after an error: no further message may arrive to signal those that came with it."""
+        self._core.is_held = False
+        self._loop.call_soon(self._receive)
 
     def _receive_soon(self) -> None:
         self._loop.call_soon(self._receive_unread)
@@ -100,7 +118,7 @@ class Arrivals:
             self._core.receive()
         except Exception as error:
             if not self._inside:
-                self._error = error
+                self._error, self._core.is_held = error, True
             self.fail_others(error)
         else:
             self._wake()

@@ -99,7 +99,7 @@ class AsyncExchange(Client):
         self.core.require_own_process()
         try:
             while True:
-                self._arrivals.raise_if_closed()
+                self._arrivals.raise_if_failed()
                 await self._arrivals.wait(next(steps))
         except StopIteration as returned:
             result: Result = returned.value

@@ -83,6 +83,66 @@ def test_an_error_that_the_event_loop_receives_is_raised_once_in_each() -> None:
     with_client(test)
 
 
+def keep_busy(seconds: float) -> None:
+    """Lets messages arrive while the event loop does not receive."""
+    time.sleep(seconds)
+
+
+async def texts_of_refusals(client: AsyncExchange, count: int) -> list[str]:
+    """The texts of the next refusals that `wait` raises, at most `count`."""
+    texts: list[str] = []
+    for _ in range(count):
+        try:
+            await client.wait(0.3)
+        except RequestRejected as error:
+            texts.append(str(error))
+    return texts
+
+
+@pytest.mark.parametrize("is_waiting", [True, False])
+def test_refusals_that_arrive_before_a_task_runs_are_all_raised(is_waiting: bool) -> None:
+    """Both the signal of the socket and a message that was sent let the event loop receive: the second refusal took the place of the first."""
+
+    async def test(exchange: StandIn, client: AsyncExchange) -> None:
+        reading = asyncio.create_task(texts_of_refusals(client, 4))
+        if is_waiting:
+            await asyncio.sleep(0)
+        for number in range(4):
+            exchange.send(Kind.ERROR, "throttled", f"message {number}")
+            client.core.orders.poll(5000)
+            client._arrivals._receive()
+        assert await reading == [f"throttled: message {number}" for number in range(4)]
+
+    with_client(test)
+
+
+def test_a_refusal_that_a_task_receives_does_not_replace_that_of_the_others() -> None:
+    async def test(exchange: StandIn, client: AsyncExchange) -> None:
+        reading = asyncio.create_task(texts_of_refusals(client, 2))
+        await asyncio.sleep(0)
+        for number in range(2):
+            exchange.send(Kind.ERROR, "throttled", f"message {number}")
+        keep_busy(0.1)
+        client._arrivals._receive()
+        with pytest.raises(RequestRejected):
+            await client.wait(0.3)  # it looks itself before it waits
+        assert await reading == [f"throttled: message {number}" for number in range(2)]
+
+    with_client(test)
+
+
+def test_a_task_that_never_waits_gets_a_refusal_and_what_follows_it() -> None:
+    async def test(exchange: StandIn, client: AsyncExchange) -> None:
+        exchange.send(Kind.ERROR, "throttled", "a message")
+        exchange.report(1, 1)
+        await asyncio.sleep(0.2)  # the event loop receives meanwhile
+        with pytest.raises(RequestRejected):
+            await client.wait(0)
+        assert await client.wait(0) is not None
+
+    with_client(test)
+
+
 def test_a_client_that_waits_for_nothing_looks_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(exchange: StandIn, client: AsyncExchange) -> None:
         receive, times = client.core.receive, []

@@ -4,8 +4,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.gateways.binance.gateway_fixture import UNLIMITED, start_gateway
 from tests.server_fixture import start_exchange
 
@@ -35,19 +33,22 @@ def test_a_throttled_pair_and_the_order_after_it_are_answered_at_once(tmp_path: 
         assert len(gateway.signed("GET", "openOrders").body) == 2
 
 
-@pytest.mark.long
 def test_what_the_exchange_throttles_does_not_stay_in_the_file_of_orders(tmp_path: Path) -> None:
     """Before, the record of each order that the exchange did not accept stayed in memory and in the file for good."""
     order = {"symbol": "DEMOUSDT", "side": "BUY", "type": "LIMIT", "timeInForce": "GTC", "quantity": 1, "price": "80"}
-    config: dict[str, object] = {"accounts": {"alice": {"messages_per_s_max": RATE}}}
+    config: dict[str, object] = {"accounts": {"alice": {"messages_per_s_max": 1}}}
     small = "from serl.gateways.binance.order_file import OrderFile; OrderFile.__init__.__defaults__ = (1_000,)"
+    at_once = 20
     with (
         start_exchange(symbols="DEMO", config=config, folder=tmp_path) as served,
         start_gateway(served.endpoint, tmp_path, *UNLIMITED, prelude=small) as gateway,
         gateway.socket("/ws-api/v3") as socket,
     ):
-        answers = [answer for _ in range(10) for answer in socket.calls("ALICE", *[("order.place", order)] * 20)]
+        answers = [answer for _ in range(10) for answer in socket.calls("ALICE", *[("order.place", order)] * at_once)]
         accepted = sum(answer["status"] == 200 for answer in answers)
-        assert len(answers) - accepted > 100
+        assert {answer["error"]["code"] for answer in answers if answer["status"] != 200} == {-1015}
+        # compaction keeps the accepted orders and those in flight, and the file may double before the next
+        most = 2 * (accepted + at_once) + 1
+        assert most < len(answers)
         (path,) = (tmp_path / "orders").glob(f"{b'alice'.hex()}*")
-        assert path.read_bytes().count(b"\n") < 2 * accepted + 30
+        assert path.read_bytes().count(b"\n") <= most
