@@ -73,10 +73,6 @@ class ClientCore(Connection):
         self._stale = StaleBooks(self.books, REPLY_TIMEOUT_S)
         self._subscribed = False
         self._queries, self._commands, self.relogin = PendingQueries(), PendingCommands(session), Relogin()
-        #: number of messages received so far, on all sockets
-        self.received = 0
-        #: whether `receive` does nothing: calls are about to raise its last error, and another one would take its place
-        self.is_held = False
         #: the last error that `receive` raised
         self.failure: Exception | None = None
         self._received_s = self._sent_s = self._pinged_s = self._queried_s = time.monotonic()
