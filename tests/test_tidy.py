@@ -73,6 +73,15 @@ def defined_names(tree: ast.Module) -> set[str]:
     return names
 
 
+def definitions(block: ast.AST) -> Iterator[ast.ClassDef | ast.FunctionDef]:
+    """The classes and functions that a block defines, those within others included."""
+    for node in ast.iter_child_nodes(block):
+        if isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                yield node
+            yield from definitions(node)
+
+
 def untidy(text: str, stem: str) -> Iterator[str]:
     """What is wrong with a file, named without its ending `stem`."""
     tree = ast.parse(text)
@@ -85,7 +94,7 @@ def untidy(text: str, stem: str) -> Iterator[str]:
             yield f"expected nothing like {found.group()!r}"
     if any(name in text for name in FORMER_NAMES) and (former := FORMER_NAMES & defined_names(tree)):
         yield f"expected the terms of the field, got {sorted(former)}"
-    defined = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef | ast.FunctionDef)]
+    defined = list(definitions(tree))
     for name in (stem, *(node.name for node in defined)):
         if any(word in name.lower() for word in FORBIDDEN_WORDS):
             yield f"expected a name that says what it is, got {name}"

@@ -29,10 +29,14 @@ def test_recent_trades_fade_message_by_message() -> None:
     assert found.tolist() == pytest.approx([0, 0, 1, fade, 1 + fade**2])
 
 
-def test_what_the_flow_was_told_is_measured_again() -> None:
+def test_bursts_that_the_flow_was_told_are_measured_again() -> None:
     found = measure_bursts([window(burst_share=0.3, burst_events=6.0)])
     assert found.share == pytest.approx(0.3, abs=0.08) and found.events == pytest.approx(6.0, abs=3.0)
     assert abs(found.score_by_trade) < 0.1
+
+
+@pytest.mark.long
+def test_haste_and_market_orders_that_the_flow_was_told_are_measured_again() -> None:
     found = measure_bursts([window(score_by_trade=-0.4)])
     assert found.score_by_trade == pytest.approx(-0.4, abs=0.12) and found.share < 0.1
     found = measure_bursts([window(market_quiet=0.6, market_by_trade=2.0)])

@@ -91,6 +91,7 @@ def test_cancellations_at_random_do_not_depend_on_the_age() -> None:
     assert np.abs(behind / behind.mean() - 1).max() < 0.35, behind
 
 
+@pytest.mark.long
 def test_the_flow_cancels_by_the_odds_that_it_is_given() -> None:
     """Young orders ten times as often: measured again, they are."""
     odds = np.where(np.arange(CANCEL_AGES) < step(2.0), 10.0, 1.0)

@@ -128,7 +128,7 @@ def killed_at(step: int, run: Callable[[], None]) -> bool:
     return os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
 
-@pytest.mark.parametrize("stride", [4, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("stride", [13, pytest.param(1, marks=pytest.mark.long)])
 def test_a_kill_at_any_point_of_a_compaction_forgets_nothing(tmp_path: Path, stride: int) -> None:
     needed = {order_id: record(order_id) for order_id in (1, 3, 5)}
     step, killed, names = 0, True, set()
