@@ -45,6 +45,8 @@ def start(
     from rich.status import Status
 
     from serl.exchange.config import time_of_day_text
+    from serl.exchange.request import request_socket
+    from serl.exchange.wire import Kind
     from serl.minds.config import load_minds
     from serl.minds.errors import FAILED, MindsError
     from serl.minds.files import CALLS, STATISTICS, DecisionFile, write_statistics
@@ -55,6 +57,8 @@ def start(
     config, folder = load_minds(source)
     config = with_overrides(config, url, model, seed, events=not no_events)
     output = output or Path("runs") / config.name
+    with request_socket(connect, "queries", curve, token) as ask:
+        ask(Kind.INFO)  # a large model takes minutes to load: without an exchange it is not loaded
     with (
         model_client(config, output / CALLS, offline=offline, on=on or LOCAL) as client,
         DecisionFile(output) as decisions,

@@ -7,17 +7,19 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 pytest.importorskip("openai", reason="the extra `researcher` is not installed")
 
 from serl.clients.errors import ExchangeUnreachable
+from serl.minds.cli import minds
 from serl.minds.errors import FAILED, MindsError
 from serl.minds.mind import Mind
 from serl.minds.run import RunOptions, _log_in
 from tests.minds.scripted import NOTHING, order, prompt_of, run, scripted, settings
 from tests.minds.test_run import row_of
 from tests.researcher.llm.fake import fake_endpoint
-from tests.server_fixture import Served, start_exchange
+from tests.server_fixture import Served, free_endpoint, start_exchange
 
 
 @pytest.fixture(scope="module")
@@ -112,3 +114,10 @@ def test_a_signal_ends_the_logins(lockstep: Served) -> None:
 
     with pytest.raises(MindsError, match="stopped before many-"):
         asyncio.run(stopped())
+
+
+def test_an_exchange_that_is_not_there_is_noticed_before_the_model(tmp_path: Path) -> None:
+    """A large model takes minutes to load. Here its file does not exist either."""
+    words = ["start", "--config", "two-stocks", "--connect", free_endpoint(), "--output", str(tmp_path / "out")]
+    found = CliRunner().invoke(minds, [*words, "--model", str(tmp_path / "none.gguf")])
+    assert isinstance(found.exception, ExchangeUnreachable), found
