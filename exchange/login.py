@@ -176,7 +176,7 @@ class Login:
 
 def is_name(name: str) -> bool:
     """Whether a participant can have this name."""
-    return 1 <= len(name.encode()) <= 64 and name.isprintable()
+    return name.isprintable() and 1 <= len(name.encode()) <= 64
 
 
 def _equal(own: str, given: object) -> bool:

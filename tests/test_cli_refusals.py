@@ -43,6 +43,12 @@ def test_a_fix_gateway_of_no_endpoint(tmp_path: Path) -> None:
     assert not store.exists()
 
 
+@pytest.mark.parametrize("account", ["a\nb", "", "a" * 65, "\udcff"])
+def test_a_dashboard_of_an_account_that_no_participant_can_have(account: str) -> None:
+    done = CliRunner().invoke(serl, ["dashboard", "--account", account, "--host", "nowhere"])
+    assert done.exit_code == 2 and "expected a name of 1 to 64 printable bytes, got" in done.output
+
+
 def test_a_report_of_no_run_leaves_no_folder(tmp_path: Path) -> None:
     folder = tmp_path / "nowhere"
     done = CliRunner().invoke(serl, ["researcher", "report", str(folder)])

@@ -43,7 +43,12 @@ def dashboard(
     from serl.clients.dashboard.board import Board
     from serl.clients.dashboard.link import Link
     from serl.clients.dashboard.server import serve
+    from serl.exchange.login import is_name
 
+    if account is not None and not is_name(account):
+        raise click.BadParameter(
+            f"expected a name of 1 to 64 printable bytes, got {account[:80]!r}", param_hint="--account"
+        )
     board = Board()
     board.put("pages", {"researcher": run is not None, "minds": minds is not None, "league": league is not None})
     holder = Account(connect, account or "dashboard", token, curve, active=account is not None)
