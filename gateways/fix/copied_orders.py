@@ -15,7 +15,8 @@ _QTY, _PRICE, _FILLED, _NOTIONAL, _LEAVES = range(5)
 
 
 class CopiedOrders:
-    """Keeps [qty_lots, price_ticks, filled_lots, notional, leaves_lots] by participant and order, for open orders."""
+    """Keeps [qty_lots, price_ticks, filled_lots, notional, leaves_lots] by participant and order, for open orders. A price of 0: a market order,
+    or a replaced one that does not rest yet, because no event before that has its new price."""
 
     def __init__(self) -> None:
         self._orders: dict[tuple[str, int], list[int]] = {}
@@ -90,6 +91,8 @@ class CopiedOrders:
         if kind == EventKind.RESTED and report.price_ticks != order[_PRICE]:
             order[_PRICE] = report.price_ticks
             return "5", self._working(order), ""
+        if kind == EventKind.REPLACED:
+            order[_PRICE] = 0
         if kind == EventKind.REPLACED or (kind == EventKind.REDUCED and report.qty_lots):
             if report.leaves_lots == order[_LEAVES]:
                 return None

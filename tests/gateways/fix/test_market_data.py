@@ -1,5 +1,6 @@
 """Market data, reference data and trading status over FIX, and drop copies."""
 
+from itertools import count, islice
 from typing import Any
 
 import pytest
@@ -207,6 +208,24 @@ def test_a_drop_copy(gateway: Gateway, alice: FixClient) -> None:
             assert own[0][tag] == fill[tag]
         for tag in ("14", "151", "38"):
             assert own[1][tag] == replaced[tag]
+
+
+def test_a_drop_copy_has_no_price_of_a_replacement_before_it_knows_it(gateway: Gateway, alice: FixClient) -> None:
+    """Only the event of an order that rests has the new price: the fills before it had the former one."""
+    alice.order("first", 1, 20, "0.05", symbol="MSFT")
+    order_id = alice.receive("8")["37"]
+    with gateway.client() as bob, gateway.client("copies") as copies:
+        copies.strict = False
+        copies.logon((141, "Y"))
+        bob.logon()
+        bob.order("b", 2, 10, "0.06", symbol="MSFT")
+        bob.receive("8")
+        alice.send("G", (11, "second"), (41, "first"), (55, "MSFT"), (54, 1), (60, timestamp()), (38, 20), (40, 2), (44, "0.06"))  # fmt: skip
+        reports = (copies.receive("8") for _ in count())
+        own = islice((report for report in reports if (report["1"], report["37"]) == (alice.login, order_id)), 3)
+        assert [(report["150"], report.get("44"), report["151"]) for report in own] == [
+            ("0", "0.05", "20"), ("F", None, "10"), ("5", "0.06", "10")
+        ]  # fmt: skip
 
 
 def test_a_drop_copy_is_not_for_everybody(gateway: Gateway, alice: FixClient) -> None:
