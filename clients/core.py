@@ -151,14 +151,9 @@ class ClientCore(Connection):
         self.relogin.end()
         self._stale.note_depth(depth_max(self.session.limits))
         if self.session.has_gap:
-            self._distrust_books()
+            self._stale.distrust()
         for message in (*self._commands.replayed(), *self.session.unanswered.values()):
             self.send(message)
-
-    def _distrust_books(self) -> None:
-        for topic, book in self.books.items():
-            book.distrust()
-            self._stale.note(topic, book)
 
     def _receive_feed(self, topic: str, message: list[Any]) -> None:
         if self.on_feed is not None:
@@ -166,11 +161,9 @@ class ClientCore(Connection):
             return
         if message[0] == FeedKind.TIME:
             if message[3] < self.feed_sequence:
-                self._distrust_books()  # without its journal, a restarted exchange numbers from 1, in the same epoch
+                self._stale.distrust()  # without its journal, a restarted exchange numbers from 1, in the same epoch
             self.feed_sequence, self.feed_time_ns = message[3], message[4]
-            for name, book in self.books.items():
-                book.note_epoch(message[1])
-                self._stale.note(name, book)
+            self._stale.note_epoch(message[1])
             return
         followed = self.books.get(topic)
         if followed is not None:

@@ -29,6 +29,18 @@ class StaleBooks:
         if book.needs_snapshot:
             self._asked.setdefault(topic, (0, -math.inf))
 
+    def note_epoch(self, epoch: int) -> None:
+        """Notes the epoch of the exchange: books of another one get new snapshots."""
+        for topic, book in self._books.items():
+            book.note_epoch(epoch)
+            self.note(topic, book)
+
+    def distrust(self) -> None:
+        """Gives all books new snapshots: the exchange may have another journal."""
+        for topic, book in self._books.items():
+            book.distrust()
+            self.note(topic, book)
+
     def note_depth(self, depth_max: int) -> None:
         """Notes the maximum number of levels per side in snapshots from now on. If it has changed, a book gets a new snapshot: its last one may
         have arrived before the new limit was known."""
