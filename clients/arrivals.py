@@ -1,6 +1,7 @@
 """Waiting for messages in an asyncio event loop: one reader of the sockets for all tasks of a client."""
 
 import asyncio
+from collections import deque
 
 import zmq
 
@@ -27,8 +28,8 @@ class Arrivals:
         #: tasks in `wait` that have yet to raise it
         self._failing = 0
         self._is_closed = False
-        #: an error raised while no task was waiting; the next call raises it
-        self._error: Exception | None = None
+        #: errors raised while no task was waiting; each of the next calls raises one
+        self._errors: deque[Exception] = deque()
         self._descriptors = [int(socket.getsockopt(zmq.FD)) for socket in core.sockets]
         for descriptor in self._descriptors:
             self._loop.add_reader(descriptor, self._receive)
@@ -58,10 +59,8 @@ class Arrivals:
     def raise_if_failed(self) -> None:
         """Raises an error that was received while no task was waiting, and SessionEnded after `close`."""
         self._raise_if_closed()
-        if self._error is not None:
-            error, self._error = self._error, None
-            self._release()
-            raise error
+        if self._errors:
+            raise self._errors.popleft()
 
     def _raise_if_closed(self) -> None:
         """Raises SessionEnded after `close`: the sockets are being closed, perhaps in another thread."""
@@ -71,12 +70,14 @@ class Arrivals:
     def fail_others(self, error: Exception) -> None:
         """Makes every task in `wait` raise `error`, an error of `ClientCore.receive`."""
         self._core.failure = None
-        if self._inside:
-            self._failure = error
-            self._failures += 1
-            self._failing = self._inside
-            self._core.is_held = True
-            self._wake()
+        if not self._inside:
+            self._release()
+            return
+        self._failure = error
+        self._failures += 1
+        self._failing = self._inside
+        self._core.is_held = True
+        self._wake()
 
     def tell_others(self) -> None:
         """Wakes the other tasks if the current one has received something: no further message may arrive to wake them."""
@@ -114,12 +115,14 @@ class Arrivals:
     def _receive(self) -> None:
         if not self._descriptors:
             return  # closed after this call was scheduled
+        received = self._core.received
         try:
             self._core.receive()
         except Exception as error:
             if not self._inside:
-                self._error, self._core.is_held = error, True
-            self.fail_others(error)
+                self._errors.append(error)
+            if self._inside or self._core.received != received:  # else it would come again at once
+                self.fail_others(error)
         else:
             self._wake()
 

@@ -23,7 +23,7 @@ class Connection:
         self._curve = read_keys(curve) if curve else None
         #: number of messages received so far, on all sockets
         self.received = 0
-        #: whether nothing is received: calls are about to raise the last error, and another one would take its place
+        #: whether nothing is received: tasks are about to raise the last error, and another one would take its place
         self.is_held = False
         #: whether messages may have arrived that libzmq no longer signals: every other call on a socket may consume its signal
         self.is_unread = False

@@ -379,9 +379,11 @@ class ClientCore(Connection):
         self._heard.forget(topic)
 
     def next_item(self, timeout_s: float) -> Steps[InboxItem | None]:
-        """Takes the next item from the inbox; None if there is none within timeout_s."""
+        """Takes the next item from the inbox; None if there is none within timeout_s. Raises SessionEnded if none can come."""
         deadline = time.monotonic() + timeout_s
         self.receive()
+        if not self.inbox:
+            self.relogin.raise_if_over()
         while not self.inbox:
             self.receive()
             remaining_s = deadline - time.monotonic()

@@ -143,6 +143,42 @@ def test_a_task_that_never_waits_gets_a_refusal_and_what_follows_it() -> None:
     with_client(test)
 
 
+@pytest.mark.parametrize("is_raised", [True, False])
+def test_a_client_that_does_nothing_after_a_refusal_stays_logged_in(is_raised: bool) -> None:
+    """It received nothing and sent no PINGs until its next call, and the exchange ended its session."""
+
+    async def test(exchange: StandIn, client: AsyncExchange) -> None:
+        client.session.limits["silence_s"] = 0.3
+        for number in range(2):
+            exchange.send(Kind.ERROR, "throttled", f"message {number}")
+        keep_busy(0.1)
+        found = await texts_of_refusals(client, 1 if is_raised else 0)
+        for _ in range(5):
+            await asyncio.sleep(0.1)
+            exchange.send(Kind.HEARTBEAT, 0)
+        assert await asyncio.to_thread(exchange.arrived, "orders", 200) == [Kind.PING, 0]
+        assert found + await texts_of_refusals(client, 3) == ["throttled: message 0", "throttled: message 1"]
+
+    with_client(test)
+
+
+def test_the_end_of_a_session_is_raised_in_every_task_also_in_those_that_did_not_wait() -> None:
+    """Only the first call raised it: another task waited for reports for ever."""
+
+    async def test(exchange: StandIn, client: AsyncExchange) -> None:
+        exchange.report(1, 1)
+        exchange.send(Kind.GOODBYE, "shutdown", "the exchange stops")
+        await asyncio.sleep(0.2)  # the event loop receives meanwhile
+        with pytest.raises(SessionEnded):
+            await client.wait(0)
+        assert await client.wait(0) is not None, "the report came before"
+        for call in (client.wait, client.wait_all):
+            with pytest.raises(SessionEnded):
+                await call(0.1)
+
+    with_client(test)
+
+
 def test_a_client_that_waits_for_nothing_looks_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(exchange: StandIn, client: AsyncExchange) -> None:
         receive, times = client.core.receive, []
