@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from serl.clients.asynchronous import AsyncExchange, resume
 from serl.clients.errors import ExchangeUnreachable, LoginRefused, ReportGap, RequestRejected, SessionEnded
-from serl.clients.session import Report, Session
+from serl.clients.session import Instrument, Report, Session
 from serl.clients.values import FeedMessage
 from serl.exchange.errors import ConfigError
 
@@ -32,10 +32,27 @@ class Address(NamedTuple):
 
 
 class LinkSession(Session):
-    """A session that counts its logins: the client also logs in again by itself if the exchange restarts quickly."""
+    """A session that counts its logins: the client also logs in again by itself if the exchange restarts quickly. A refusal for which commands are
+    sent again is an item of the inbox, so that no query fails with it. It does not begin at an exchange with other symbols, whose numbers have
+    other meanings."""
 
     logins = 0
     before_login: Callable[[], None]
+
+    def receive(self, data: bytes) -> list[Any]:
+        """See Session."""
+        try:
+            return super().receive(data)
+        except RequestRejected as refusal:
+            if refusal.code not in RESENT_CODES:
+                raise
+            return [refusal]
+
+    def _welcome(self, message: list[Any]) -> None:
+        symbols = [Instrument.of(*symbol) for symbol in message[6]]
+        if self.instruments and symbols != list(self.instruments.values()):
+            raise SessionEnded("symbols", "expected the same symbols as before, got others; start the node again")
+        super()._welcome(message)
 
     def hello(self) -> bytes:
         """The login message. After the WELCOME that answers it, the client sends unanswered commands again."""
@@ -200,7 +217,7 @@ class Link:
                 elif time.monotonic() - heard_s > SILENCE_S:
                     raise ExchangeUnreachable(f"nothing from {self.address.endpoint} for {SILENCE_S:g} s")
             except RequestRejected as error:
-                self._note_refusal(error)
+                self.warn(str(error))
             except ReportGap as gap:
                 self.on_gap(str(gap))
                 self.session.last_report = -1
@@ -217,7 +234,9 @@ class Link:
             self.warn(f"{item}: {error!r}")
 
     def _give(self, item: Any) -> None:
-        if isinstance(item, Report):
+        if isinstance(item, RequestRejected):
+            self._note_refusal(item)
+        elif isinstance(item, Report):
             self.note_time(item.time_ns)
             self.on_report(item)
         elif isinstance(item, FeedMessage):
@@ -228,9 +247,7 @@ class Link:
                 listener(item.message)
 
     def _note_refusal(self, error: RequestRejected) -> None:
-        if error.code not in RESENT_CODES:
-            self.warn(str(error))
-        elif self._resending is None or self._resending.done():
+        if self._resending is None or self._resending.done():
             self.warn(f"{error}; commands without a reply are sent again")
             self._resending = asyncio.create_task(self._resend())
 
@@ -248,8 +265,11 @@ class Link:
             try:
                 curve = Path(self.address.curve) if self.address.curve else None
                 self._exchange = await resume(self.address.endpoint, self.session, curve=curve)
-            except (ExchangeUnreachable, SessionEnded):
+            except ExchangeUnreachable:
                 await asyncio.sleep(RETRY_S)
+            except (SessionEnded, RequestRejected) as error:
+                self.warn(str(error))
+                await asyncio.sleep(2 * RETRY_S)
             except LoginRefused as error:  # the exchange has not yet noticed that the former connection is gone
                 self.warn(str(error))
                 await asyncio.sleep(2 * RETRY_S)

@@ -7,6 +7,7 @@ import pytest
 
 from serl.exchange.wire import Kind
 from serl.gateways.nautilus.link import Address, Link
+from tests.clients.stand_in import StandIn, stand_in
 from tests.server_fixture import RawClient, free_endpoint, start_exchange
 
 
@@ -38,3 +39,49 @@ def test_a_login_that_is_refused_while_another_session_is_there_is_tried_again()
             await link.close()
 
     asyncio.run(run())
+
+
+def test_an_exchange_that_comes_back_with_other_symbols_is_waited_for() -> None:
+    """The numbers of symbols would name others. The task that takes reports ended, and every order went without an answer."""
+    endpoint = free_endpoint()
+
+    async def run() -> None:
+        warnings: list[str] = []
+        with start_exchange(symbols="DEMO,OTHER", endpoint=endpoint) as served:
+            link = Link(Address(endpoint, "nautilus", "", None))
+            link.warn = warnings.append
+            await link.open()
+            link.listen("l2", "OTHER", lambda message: None)
+            served.stop()
+        with start_exchange(symbols="DEMO", endpoint=endpoint):
+            await until(lambda: any("expected the same symbols as before" in warning for warning in warnings))
+            assert not link.is_open
+        with start_exchange(symbols="DEMO,OTHER", endpoint=endpoint):
+            await until(lambda: link.is_open)
+            await link.close()
+
+    asyncio.run(run())
+
+
+def test_a_query_does_not_fail_with_an_order_that_the_exchange_throttles() -> None:
+    """It was refused in place of the order: trades that the feed had missed stayed unknown."""
+
+    async def test(exchange: StandIn) -> None:
+        warnings: list[str] = []
+        link = Link(Address(exchange.endpoint, "nautilus", "", None))
+        link.warn = warnings.append
+        opening = asyncio.create_task(link.open())
+        assert (await asyncio.to_thread(exchange.arrived))[0] == Kind.HELLO
+        exchange.welcome()
+        await opening
+        query = asyncio.create_task(link.exchange.trades("DEMO"))
+        await asyncio.sleep(0.1)
+        exchange.send(Kind.ERROR, "throttled", "command 1 was not accepted")
+        await until(lambda: bool(warnings))
+        _, number, *_ = await asyncio.to_thread(exchange.arrived, "queries")
+        exchange.send(Kind.TRADES, number, 0, 0, 0, [], socket="queries")
+        assert await query == [] and "throttled" in warnings[0]
+        await link.close()
+
+    with stand_in() as exchange:
+        asyncio.run(test(exchange))
