@@ -98,7 +98,7 @@ class AccountLink:
         """A session that gets every report after `last_report`; -1: only new reports."""
         session = AccountSession(self.account.participant, self.account.token, replace=True)
         session.last_report = last_report
-        session.on_report = self._on_report
+        session.on_report, session.on_refusal = self._on_report, self._refuse
         return session
 
     async def connect(self) -> None:
@@ -193,10 +193,7 @@ class AccountLink:
         received, heard_s = -1, time.monotonic()
         silent_s = SILENT_HEARTBEATS * float(self._session.limits.get("heartbeat_s", 1.0))
         while True:
-            try:
-                await client.wait(0.25)
-            except RequestRejected as refused:
-                self._refuse(refused)
+            await client.wait(0.25)
             self._settle_fees()
             now_s = time.monotonic()
             if client.core.received != received:

@@ -52,3 +52,17 @@ def test_what_the_exchange_throttles_does_not_stay_in_the_file_of_orders(tmp_pat
         assert most < len(answers)
         (path,) = (tmp_path / "orders").glob(f"{b'alice'.hex()}*")
         assert path.read_bytes().count(b"\n") <= most
+
+
+def test_a_query_does_not_fail_with_an_order_that_the_exchange_throttles(tmp_path: Path) -> None:
+    """The account was an internal error (-1001) while an order of it was refused."""
+    order = {"symbol": "DEMOUSDT", "side": "BUY", "type": "LIMIT", "timeInForce": "GTC", "quantity": 1, "price": "80"}
+    config: dict[str, object] = {"accounts": {"alice": {"messages_per_s_max": 1}}}
+    with (
+        start_exchange(symbols="DEMO", config=config, folder=tmp_path) as served,
+        start_gateway(served.endpoint, tmp_path, *UNLIMITED) as gateway,
+        gateway.socket("/ws-api/v3") as socket,
+    ):
+        for _ in range(10):
+            *orders, account = socket.calls("ALICE", *[("order.place", order)] * 3, ("account.status", {}))
+            assert account["status"] == 200 and orders[-1]["error"]["code"] == -1015
