@@ -210,7 +210,8 @@ class ClientCore(Connection):
     def raise_if_silent(self) -> None:
         """Raises `ExchangeUnreachable` if the exchange has been silent for `REPLY_TIMEOUT_S`. Call it only while a reply is expected, and only after
         `receive`: if this process was suspended, the reply may have arrived meanwhile."""
-        if time.monotonic() - max(self._received_s, self._sent_s, self._queried_s) > REPLY_TIMEOUT_S:
+        last_s = max(self._received_s, self._sent_s, self._queried_s, self._queries.noted_s)
+        if time.monotonic() - last_s > REPLY_TIMEOUT_S:
             raise no_reply(self.endpoint, REPLY_TIMEOUT_S, with_keys=self._curve is not None)
 
     def login(self) -> Steps[None]:

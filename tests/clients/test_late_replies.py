@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from serl.clients import core as client_core
+from serl.clients.core import ClientCore
 from serl.clients.dashboard import link as dashboard_link
 from serl.clients.dashboard.account import Account as DashboardAccount
 from serl.clients.dashboard.board import Board
@@ -14,6 +15,7 @@ from serl.clients.dashboard.link import Link
 from serl.clients.dashboard.standings import Standings
 from serl.clients.errors import FeedGap
 from serl.clients.record import SILENCE_S, Recorder
+from serl.clients.session import Session
 from serl.clients.sockets import Sockets
 from serl.exchange.account import Account
 from serl.exchange.wire import FeedKind, Kind
@@ -91,6 +93,27 @@ def test_only_queries_without_a_reply_are_asked_again(exchange: StandIn, monkeyp
             pause(core, 1000)
             next(steps)
         assert [exchange.arrived("queries", 3000)[1] for _ in range(2)] == [asked[0][1], asked[2][1]]
+
+
+def test_an_exchange_that_replies_to_some_queries_is_not_unreachable(
+    exchange: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client without a session gets nothing but replies, so it gave up a slow exchange in the middle of them."""
+    monkeypatch.setattr(client_core, "REPLY_TIMEOUT_S", 0.6)
+    core = ClientCore(exchange.endpoint, Session(""), None)
+    try:
+        steps = core.ask_all([(Kind.L2, symbol, 1) for symbol in range(4)])
+        next(steps)
+        asked = [exchange.arrived("queries") for _ in range(4)]
+        for symbol, (_, request, *_) in enumerate(asked):
+            time.sleep(0.3)
+            exchange.send(Kind.L2 + 16, request, 1, 0, symbol, [[], []], socket="queries")
+            if symbol < 3:
+                pause(core, 1000)
+                next(steps)
+        assert [reply[4] for reply in finish(core, steps)] == [0, 1, 2, 3]
+    finally:
+        core.context.destroy(0)
 
 
 def test_a_recorder_waits_for_a_reply_as_long_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
