@@ -25,8 +25,8 @@ class Arrivals:
         #: the last error that every task in `wait` raises, and the number of such errors so far
         self._failure: Exception | None = None
         self._failures = 0
-        #: tasks in `wait` that have yet to raise it
-        self._failing = 0
+        #: tasks in `wait` that have yet to raise it, and whether one has
+        self._failing, self._is_raised = 0, False
         self._is_closed = False
         #: errors raised while no task was waiting; each of the next calls raises one
         self._errors: deque[Exception] = deque()
@@ -44,17 +44,27 @@ class Arrivals:
         self._receive_within(longest_s)
         failures = self._failures
         self._inside += 1
+        is_cancelled = True
         try:
             await woken
+            is_cancelled = False
         finally:
-            self._inside -= 1
-            if self._failures != failures:
-                self._failing -= 1
-                if not self._failing:
-                    self._release()
+            self._leave(failures, is_cancelled)
         self._raise_if_closed()
         if self._failure is not None and self._failures != failures:
             raise self._failure
+
+    def _leave(self, failures: int, is_cancelled: bool) -> None:
+        """Ends the wait of a task that began after `failures` errors. If all tasks that were to raise an error are cancelled, the next call does."""
+        self._inside -= 1
+        if self._failures == failures:
+            return
+        self._failing -= 1
+        self._is_raised |= not is_cancelled
+        if not self._failing:
+            if not self._is_raised and self._failure is not None:
+                self._errors.append(self._failure)
+            self._release()
 
     def raise_if_failed(self) -> None:
         """Raises an error that was received while no task was waiting, and SessionEnded after `close`."""
@@ -67,15 +77,15 @@ class Arrivals:
         if self._is_closed:
             raise SessionEnded("bye", "the client was closed")
 
-    def fail_others(self, error: Exception) -> None:
-        """Makes every task in `wait` raise `error`, an error of `ClientCore.receive`."""
+    def fail_others(self, error: Exception, *, is_raised: bool = True) -> None:
+        """Makes every task in `wait` raise `error`, an error of `ClientCore.receive`. is_raised: whether another task raises it already."""
         self._core.failure = None
         if not self._inside:
             self._release()
             return
         self._failure = error
         self._failures += 1
-        self._failing = self._inside
+        self._failing, self._is_raised = self._inside, is_raised
         self._core.is_held = True
         self._wake()
 
@@ -122,7 +132,7 @@ class Arrivals:
             if not self._inside:
                 self._errors.append(error)
             if self._inside or self._core.received != received:  # else it would come again at once
-                self.fail_others(error)
+                self.fail_others(error, is_raised=False)
         else:
             self._wake()
 

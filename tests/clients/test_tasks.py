@@ -143,6 +143,24 @@ def test_a_task_that_never_waits_gets_a_refusal_and_what_follows_it() -> None:
     with_client(test)
 
 
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_refusal_outlives_the_task_that_was_about_to_raise_it(others: int) -> None:
+    """As with `asyncio.wait_for`, whose time passes in the same moment."""
+
+    async def test(exchange: StandIn, client: AsyncExchange) -> None:
+        ending = asyncio.create_task(client.wait(3))
+        reading = [asyncio.create_task(texts_of_refusals(client, 1)) for _ in range(others)]
+        await asyncio.sleep(0)
+        exchange.send(Kind.ERROR, "throttled", "a message")
+        keep_busy(0.1)
+        client._arrivals._receive()
+        ending.cancel()
+        found = await asyncio.gather(*reading)
+        assert [*found, await texts_of_refusals(client, 1)] == [["throttled: a message"], []][: 1 + others]
+
+    with_client(test)
+
+
 @pytest.mark.parametrize("is_raised", [True, False])
 def test_a_client_that_does_nothing_after_a_refusal_stays_logged_in(is_raised: bool) -> None:
     """It received nothing and sent no PINGs until its next call, and the exchange ended its session."""
