@@ -43,6 +43,11 @@ def connect(
         LoginRefused: the exchange refused the login: wrong token, or the participant is logged in already.
     """
     session = Session(name, token, cancel_on_disconnect=cancel_on_disconnect, replace=replace, rows=rows)
+    return resume(endpoint, session, curve=curve)
+
+
+def resume(endpoint: str, session: Session, *, curve: Path | None = None) -> "Exchange":
+    """Logs in with a session that the caller has created; see `serl.clients.asynchronous.resume`."""
     client = Exchange(ClientCore(endpoint, session, curve))
     try:
         client._run(client.core.login())

@@ -12,11 +12,12 @@ from serl.agents.traders.build import Crowd
 from serl.agents.traders.engine import NEVER, next_wake_ns
 from serl.agents.traders.errors import SimulationError
 from serl.agents.traders.flow_file import FlowFile, flow_file_path
+from serl.agents.traders.host_session import HostSession
 from serl.agents.traders.hosting import BOOK_FULL, FINISHED, TRADERS_FULL, collect_commands, run_traders
 from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.timeline import Timeline, day_offset_ns
 from serl.agents.traders.value_news import ValueNews
-from serl.clients.blocking import connect
+from serl.clients.blocking import resume
 from serl.clients.clock import RemoteClock
 from serl.clients.values import FeedMessage
 from serl.exchange.config import time_of_day_text
@@ -60,10 +61,9 @@ class Host:
         # before the login, because the exchange closes sessions that are silent for as long as this takes
         compile_traders(self.crowd)
         before_login()
-        self.client = connect(
-            endpoint, f"traders-{population.name}-{host}", token, rows=True, curve=curve,
-            cancel_on_disconnect=cancel_on_disconnect,
-        )  # fmt: skip
+        name = f"traders-{population.name}-{host}"
+        session = HostSession(name, token, rows=True, cancel_on_disconnect=cancel_on_disconnect)
+        self.client = resume(endpoint, session, curve=curve)
         #: population time; it differs from exchange time if the day started at the login
         self.time_ns = self.start_ns = population.open_ns
         self.commands = 0
@@ -222,7 +222,7 @@ class Host:
                 self._flow.add(rows)
             rows["symbol"] = self._exchange_symbols[rows["symbol"]]
             self._timeline.shift_commands(rows)
-            self.client.core.send(self.client.session.rows(rows))
+            self.client.send(self.client.session.rows(rows))
             self.commands += count
 
     def run(self, on_progress: Callable[["Host"], None] = lambda host: None) -> None:
