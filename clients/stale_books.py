@@ -51,13 +51,13 @@ class StaleBooks:
                 self.note(topic, book)
 
     def queries(self, session: Session, new_number: Callable[[], int]) -> list[bytes]:
-        """Queries for the snapshots that are needed now."""
+        """Queries for the snapshots that are needed now, of symbols that the exchange lists."""
         if not self._asked:
             return []
         now_s, found = time.monotonic(), []
         for topic, (_, asked_s) in list(self._asked.items())[:SNAPSHOTS_MAX]:
             book = self._books.get(topic)
-            if book is None or not book.needs_snapshot:
+            if book is None or not book.needs_snapshot or _symbol_of(topic) not in session.instruments:
                 del self._asked[topic]
             elif topic not in self.filling and now_s - asked_s > self._retry_s:
                 number = new_number()
@@ -73,8 +73,11 @@ class StaleBooks:
                 book.apply_snapshot(reply)
 
 
+def _symbol_of(topic: str) -> str:
+    return topic.removesuffix("/").partition("/")[2]
+
+
 def snapshot_query(session: Session, topic: str) -> tuple[int, ...]:
-    """The query for the book of a topic."""
-    channel, _, symbol = topic.removesuffix("/").partition("/")
-    number = session.instrument(symbol).number
-    return (int(Kind.L3), number) if channel == "l3" else (int(Kind.L2), number, 0)
+    """The query for the book of a topic. Raises UnknownSymbol."""
+    number = session.instrument(_symbol_of(topic)).number
+    return (int(Kind.L3), number) if topic.startswith("l3/") else (int(Kind.L2), number, 0)

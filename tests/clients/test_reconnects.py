@@ -10,8 +10,17 @@ import pytest
 
 from serl.clients import core as client_core
 from serl.clients.blocking import Exchange
+from serl.clients.book import L2Book
 from serl.clients.core import ClientCore
-from serl.clients.errors import ExchangeUnreachable, LoginRefused, Rejected, ReportGap, RequestRejected, SessionEnded
+from serl.clients.errors import (
+    ExchangeUnreachable,
+    LoginRefused,
+    Rejected,
+    ReportGap,
+    RequestRejected,
+    SessionEnded,
+    UnknownSymbol,
+)
 from serl.clients.lockstep import take_turn
 from serl.clients.session import Order
 from serl.exchange.errors import ConfigError
@@ -89,6 +98,18 @@ def test_a_followed_book_is_asked_for_anew_after_a_restart(exchange: StandIn, co
     lose_session(exchange, core)
     exchange.welcome(next_report=5)  # reports 1 to 4 are not to be had
     receive_until(core, lambda: book.needs_snapshot)
+
+
+def test_a_followed_book_of_a_symbol_that_is_gone_concerns_no_other_call(exchange: StandIn, core: ClientCore) -> None:
+    """Every few seconds each call raised UnknownSymbol, also one whose order for another symbol was accepted."""
+    book = core.books["l2/GONE/"] = L2Book()
+    core._stale.note("l2/GONE/", book)
+    steps = buy(core)
+    exchange.arrived()
+    exchange.report(1, 1)
+    assert finish(core, steps).state == "open"
+    with pytest.raises(UnknownSymbol):
+        finish(core, core.book("GONE", 1))
 
 
 def test_every_command_without_an_answer_is_sent_again(exchange: StandIn, core: ClientCore) -> None:
