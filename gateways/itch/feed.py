@@ -96,12 +96,16 @@ class ItchFeed:
             except (ExchangeUnreachable, RequestRejected) as error:
                 self._report(f"feed: {error}")
             self._disconnect()
+            told = ""
             while self._sockets is None:
                 await asyncio.sleep(RETRY_S)
                 try:
                     await self._connect()
-                except (ExchangeUnreachable, RequestRejected):
+                except (ExchangeUnreachable, RequestRejected) as error:
                     self._disconnect()
+                    if str(error) != told:
+                        told = str(error)
+                        self._report(f"feed: {told}")
             self._report("feed: the exchange is back")
 
     async def _connect(self) -> None:

@@ -105,12 +105,16 @@ class User:
             await self._reconnect()
 
     async def _reconnect(self) -> None:
+        told = ""
         while True:
             await self.link.close()
             await asyncio.sleep(RETRY_S)
             try:
                 await self.link.connect(self.log.mark)
-            except GONE:
+            except GONE as error:
+                if str(error) != told:
+                    told = str(error)
+                    self._report(f"{self.account.participant}: {told}")
                 continue
             self._report(f"{self.account.participant}: the exchange is back")
             return

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from serl.clients.sockets import Sockets
 from serl.exchange.errors import ConfigError
 from serl.exchange.wire import Kind
 from serl.gateways.itch import book
 from serl.gateways.itch.feed import ItchFeed
 from serl.history.itch.messages import decode
+from tests.clients.stand_in import StandIn, stand_in
 
 ORDER = [7, 0, 100, 5]
 
@@ -63,3 +65,23 @@ def test_sizes_that_itch_cannot_show(tmp_path: Path, monkeypatch: pytest.MonkeyP
         await feed.close()
 
     asyncio.run(main())
+
+
+def test_why_the_feed_cannot_come_back_is_reported_once(tmp_path: Path) -> None:
+    """As after a change of its token: the gateway tried for ever, and no line said why."""
+
+    async def main(exchange: StandIn) -> None:
+        lines: list[str] = []
+        feed = ItchFeed(tmp_path, exchange.endpoint, None, "", lines.append)
+        feed._sockets = Sockets(exchange.endpoint)  # which has sent nothing for long
+        running = asyncio.create_task(feed.run())
+        for _ in range(3):
+            _, number, *_ = await asyncio.to_thread(exchange.arrived, "queries")
+            exchange.send(Kind.ERROR, "not_permitted", "this token may not read data", number, socket="queries")
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await feed.close()
+        assert ["nothing from" in lines[0], *("may not read data" in line for line in lines[1:])] == [True, True], lines
+
+    with stand_in() as exchange:
+        asyncio.run(main(exchange))
