@@ -161,18 +161,21 @@ class AccountLink:
 
     async def run(self) -> None:
         """Keeps the session until cancelled."""
+        told = ""
         while True:
             pause_s = RETRY_S
             try:
                 if not self.up:
                     await self.connect()
                     log("binance_back", f"account {self.account.participant}: connected again")
+                    told = ""
                 await self._serve()
             except ReportGap:
                 self._start_over()
             except (ExchangeUnreachable, SessionEnded, RequestRejected, LoginRefused) as error:
-                if self.up or isinstance(error, LoginRefused) or getattr(error, "code", "") == "symbols":
-                    log("binance_away", f"account {self.account.participant}: {error}")
+                if str(error) != told:
+                    told = str(error)
+                    log("binance_away", f"account {self.account.participant}: {told}")
                 if getattr(error, "code", "") in ("replaced", "login", "symbols"):
                     pause_s = REPLACED_RETRY_S
             await self._close()

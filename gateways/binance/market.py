@@ -183,13 +183,19 @@ class Market:
             task.add_done_callback(self._repairs.discard)
 
     async def _load_until_loaded(self, symbol: SymbolMarket) -> None:
+        told = ""
         try:
             while True:
                 try:
                     await self._load(symbol)
                     return
-                except (ExchangeUnreachable, RequestRejected, SessionEnded):
-                    await asyncio.sleep(RETRY_S)
+                except RequestRejected as error:
+                    if str(error) != told:
+                        told = str(error)
+                        log("binance_data", f"market data of {symbol.listing.name}: {told}")
+                except (ExchangeUnreachable, SessionEnded):
+                    pass  # `run` logs that the exchange is away
+                await asyncio.sleep(RETRY_S)
         finally:
             self._repairing.discard(symbol.listing.name)
 
