@@ -76,10 +76,11 @@ def request_socket(endpoint: str, socket: str, curve: Path | None = None, token:
                     raise unreachable()
                 continue
             reply: list[Any] = unpack(dealer.recv())
-            if reply[0] == Kind.ERROR:
+            if reply[0] != Kind.ERROR:
+                if reply[1] == number:
+                    return reply
+            elif reply[3] in (number, 0):  # 0: of a request without a number
                 raise RequestRejected(reply[1], reply[2])
-            if reply[1] == number:
-                return reply
         raise ExchangeUnreachable(
             f"the exchange at {endpoint} has not replied for {REPLY_TIMEOUT_S:g} s: it may be compiling its full rule book; "
             "check it later with `serl exchange status`"

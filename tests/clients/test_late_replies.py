@@ -13,10 +13,11 @@ from serl.clients.dashboard.account import Account as DashboardAccount
 from serl.clients.dashboard.board import Board
 from serl.clients.dashboard.link import Link
 from serl.clients.dashboard.standings import Standings
-from serl.clients.errors import FeedGap
+from serl.clients.errors import ExchangeUnreachable, FeedGap
 from serl.clients.record import SILENCE_S, Recorder
 from serl.clients.session import Session
 from serl.clients.sockets import Sockets
+from serl.exchange import request as exchange_request
 from serl.exchange.account import Account
 from serl.exchange.wire import FeedKind, Kind
 from tests.clients.stand_in import LIMITS, SYMBOLS, StandIn, finish, logged_in, pause, stand_in
@@ -114,6 +115,18 @@ def test_an_exchange_that_replies_to_some_queries_is_not_unreachable(
         assert [reply[4] for reply in finish(core, steps)] == [0, 1, 2, 3]
     finally:
         core.context.destroy(0)
+
+
+def test_a_late_refusal_is_not_that_of_the_next_request(exchange: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange_request, "REPLY_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(exchange_request, "CONNECT_TIMEOUT_MS", 500)
+    with exchange_request.request_socket(exchange.endpoint, "queries") as ask:
+        with pytest.raises(ExchangeUnreachable):
+            ask(Kind.INFO)
+        _, number, *_ = exchange.arrived("queries")
+        exchange.send(Kind.ERROR, "malformed", "the first", number, socket="queries")
+        exchange.send(Kind.INFO + 16, number + 1, 1, 0, 0, "the second", socket="queries")
+        assert ask(Kind.INFO)[5] == "the second"
 
 
 def test_a_recorder_waits_for_a_reply_as_long_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
