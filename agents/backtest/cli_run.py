@@ -71,6 +71,9 @@ def run(
     click.echo(f"{loaded.name}: {outcome.decisions:,} decisions, {outcome.fills:,} fills")
     if outcome.rejections:
         click.echo(f"rejected: {rejections_text(outcome.rejections)}")
+    if outcome.refusals:
+        refused = ", ".join(f"{count:,} {code}" for code, count in outcome.refusals.items())
+        click.echo(f"not accepted by the exchange: {refused} (docs/protocol.md, Error codes)")
     for symbol, lots in outcome.positions.items():
         profit = outcome.profits[symbol]
         click.echo(

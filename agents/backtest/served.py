@@ -1,8 +1,8 @@
 """Runs a strategy on a served exchange as one participant, on any clock: live, scaled or lockstep."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -22,7 +22,7 @@ from serl.agents.traders.registry import Kind
 from serl.clients.blocking import Exchange
 from serl.clients.book import Level
 from serl.clients.clock import RemoteClock
-from serl.clients.errors import Rejected
+from serl.clients.errors import Rejected, RequestRejected, refused_command
 from serl.clients.inbox import InboxItem
 from serl.clients.session import Instrument, Order, Report
 from serl.clients.values import Price, SymbolStatus, Trade
@@ -49,6 +49,7 @@ class Outcome:
 
     Attributes:
         rejections: numbers of rejected commands by the name of the Reason, in lower case.
+        refusals: numbers of commands that the exchange did not accept, as beyond a rate, by the code of its error.
         positions: lots by traded symbol.
         profits: money by traded symbol, at the mid; None without a price.
     """
@@ -56,6 +57,7 @@ class Outcome:
     decisions: int
     fills: int
     rejections: dict[str, int]
+    refusals: dict[str, int]
     positions: dict[str, int]
     profits: dict[str, Decimal | None]
 
@@ -68,6 +70,7 @@ class ServedStrategyMarket:
         self.time_ns, self.end_ns = int(client.session.clock[2]), end_ns
         self.decisions = 0
         self._rejections: Counter[str] = Counter()
+        self._refusals: Counter[str] = Counter()
         self._forecasts: dict[str, Forecast] | None = None
         """The newest forecast by symbol, or None before the first request."""
 
@@ -95,39 +98,49 @@ class ServedStrategyMarket:
         )  # fmt: skip
 
     def _order(self, send: Callable[..., Order], *arguments: Any, **options: Any) -> Order:
-        """Sends an order; if it is rejected, its state and reason say so."""
-        try:
+        """Sends an order; if it is rejected or refused, its state and reason say so."""
+        with self._continued():
             return send(*arguments, **options)
+        session = self.client.session
+        return session.orders[session.next_command_id - 1]
+
+    @contextmanager
+    def _continued(self) -> Iterator[None]:
+        """Continues after a command that was rejected or refused, and counts the refusal; a report tells of the rejection. Raises errors that concern
+        no command."""
+        try:
+            yield
         except Rejected:
-            session = self.client.session
-            return session.orders[session.next_command_id - 1]
+            pass
+        except RequestRejected as refusal:
+            if not refused_command(refusal):
+                raise
+            self._refusals[refusal.code] += 1
 
     def cancel(self, order: Order) -> Order:
         """See StrategyMarket."""
-        try:
-            return self.client.cancel(order)
-        except Rejected:
-            return order
+        with self._continued():
+            self.client.cancel(order)
+        return order
 
     def reduce(self, order: Order, qty_lots: int) -> Order:
         """See StrategyMarket."""
-        try:
-            return self.client.reduce(order, qty_lots)
-        except Rejected:
-            return order
+        with self._continued():
+            self.client.reduce(order, qty_lots)
+        return order
 
     def replace(
         self, order: Order, qty_lots: int, price_ticks: int | None = None, *, price: Price | None = None, terms: Terms = NO_TERMS
     ) -> Order:  # fmt: skip
         """See StrategyMarket."""
-        try:
-            return self.client.replace(order, qty_lots, price_ticks, price=price, terms=terms)
-        except Rejected:
-            return order
+        with self._continued():
+            self.client.replace(order, qty_lots, price_ticks, price=price, terms=terms)
+        return order
 
     def mass_cancel(self, symbol: str | None = None) -> None:
         """See StrategyMarket."""
-        self.client.mass_cancel(symbol)
+        with self._continued():
+            self.client.mass_cancel(symbol)
 
     def best(self, symbol: str) -> tuple[int | None, int | None]:
         """See StrategyMarket."""
@@ -197,7 +210,9 @@ class ServedStrategyMarket:
         for number, ticks in cash.items():
             one, position = self.instrument(names[number]), positions[names[number]]
             profits[one.name] = profit(ticks, position, self.best(one.name) if position else (1, 1), one)
-        return Outcome(self.decisions, len(self.fills()), dict(self._rejections), positions, profits)
+        return Outcome(
+            self.decisions, len(self.fills()), dict(self._rejections), dict(self._refusals), positions, profits
+        )
 
 
 def profit(cash_ticks: int, position_lots: int, best: tuple[int | None, int | None], one: Instrument) -> Decimal | None:
@@ -329,7 +344,7 @@ def run_compiled(
         one = host.client.instrument(names[0])
         traded = cash != 0 or position != 0
         return Outcome(
-            int(host.crowd.traders.counter[WAKEUPS]), host.fills, by_name(host.rejections), {one.name: position} if traded else {},
+            int(host.crowd.traders.counter[WAKEUPS]), host.fills, by_name(host.rejections), {}, {one.name: position} if traded else {},
             {one.name: profit(cash, position, host.book.best(0), one)} if traded else {},
         )  # fmt: skip
     finally:

@@ -52,3 +52,31 @@ def test_strategies_trade_on_a_live_exchange(tmp_path: Path) -> None:
         assert outcome.decisions > 1 and outcome.fills == len(maker.fills()) - 1
         while len(maker.book("DEMO")[0]) + len(maker.book("DEMO")[1]) > 2:
             maker.wait(0.01)
+
+
+HASTY = """
+import serl
+
+class Hasty(serl.Strategy):
+    interval_s = 0.02
+
+    def on_wake(self, market):
+        sent = [market.buy("DEMO", 1, 9_000) for _ in range(10)]
+        refused = [order for order in sent if order.state == "rejected"]
+        market.cancel(sent[0]), market.mass_cancel()
+        print(len(sent), {order.reason for order in refused}, sent[0].state)
+        raise KeyboardInterrupt
+"""
+
+
+def test_a_strategy_that_is_too_fast_for_its_account_goes_on(tmp_path: Path) -> None:
+    """The first order beyond the rate ended the run with a traceback's last line."""
+    (tmp_path / "hasty.py").write_text(HASTY)
+    config: dict[str, object] = {"accounts": {"hasty": {"messages_per_s_max": 3}}}
+    with start_exchange(symbols="DEMO", config=config, folder=tmp_path) as served:
+        done = CliRunner().invoke(
+            command, ["run", str(tmp_path / "hasty.py"), "--connect", served.endpoint, "--name", "hasty"]
+        )
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert "10 {'throttled'} done" in done.output
+    assert "throttled (docs/protocol.md, Error codes)" in done.output
