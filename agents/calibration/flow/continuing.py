@@ -18,7 +18,7 @@ from serl.history.day import Day
 
 def continued(flow: PopulationConfig, day: Day, at_ns: int, name: str) -> PopulationConfig:
     """A population that continues the first symbol of a day from a time on, with a trained flow. Raises CalibrationError unless the population is a flow
-    that is still open then and has the day's tick size, and the day's book has both sides; RealismError for a day that shows fewer levels than the flow."""
+    that is still open then and has the day's tick size, and the day has messages until then and a book with both sides; RealismError for a day that shows fewer levels than the flow."""
     profile = flow_profile(flow)
     tick_size = day.reference.symbols[0].tick_size
     if float(tick_size) != float(flow.tick_sizes[0]):
@@ -30,6 +30,11 @@ def continued(flow: PopulationConfig, day: Day, at_ns: int, name: str) -> Popula
     if at_ns >= flow.close_ns:
         raise CalibrationError(
             f"--at: expected a time before the population's close, {flow.close}, got {time_of_day_text(at_ns)}; give an earlier one"
+        )
+    last_ns = int(day.commands["time_ns"].max(initial=0))
+    if at_ns >= last_ns + SECOND_NS:
+        raise CalibrationError(
+            f"--at: expected a time at which the day has messages, up to {time_of_day_text(last_ns)}, got {time_of_day_text(at_ns)}; give an earlier one"
         )
     kept = day.commands["time_ns"] < at_ns
     before = dataclasses.replace(day, commands=day.commands[kept], rows=day.rows[kept])

@@ -167,3 +167,10 @@ def test_commands_and_what_they_refuse(day: Day, tmp_path: Path) -> None:
         untrained(opening=opening_text(np.ones((1, 4)), np.zeros(STATE))).groups[0].parameters()
     with pytest.raises(CalibrationError, match=r"expected the day's tick size, 0\.01, got 0\.5"):
         continued(untrained().model_copy(update={"tick_size": "0.5"}), day, AT_NS, "other")
+
+
+def test_a_day_is_not_continued_after_its_last_message(day: Day) -> None:
+    """It was, with orders that had rested for hours in a book that nobody knows."""
+    assert continued(untrained(), day, OPEN_NS + 90 * MINUTE_NS, "last").open == "11:00:00"
+    with pytest.raises(CalibrationError, match=r"--at: expected .* up to 10:59:59, got 11:00:01; give an earlier one"):
+        continued(untrained(), day, OPEN_NS + 90 * MINUTE_NS + 10**9, "late")
