@@ -1,7 +1,5 @@
 """Works a parent order on a historical day without a server. A lockstep exchange must give the same result."""
 
-import dataclasses
-
 import numpy as np
 
 from serl.agents.execution.environment.forecasts import RecordedForecasts
@@ -10,38 +8,13 @@ from serl.agents.execution.executor import execute_order
 from serl.agents.execution.order import ParentOrder, twap_targets
 from serl.agents.execution.policies.policy import Policy
 from serl.agents.signals.forecaster import Forecaster
-from serl.exchange.errors import ConfigError
 from serl.exchange.market import Market
-from serl.exchange.records import (
-    ALL_SYMBOLS,
-    CommandFlag,
-    CommandKind,
-    EventFlag,
-    EventKind,
-    Rows,
-    TimeInForce,
-    command,
-)  # fmt: skip
-from serl.history.day import Day
+from serl.exchange.records import CommandFlag, CommandKind, EventFlag, EventKind, Rows, TimeInForce, command
+from serl.history.day import Day, select_symbol
 from serl.history.limits import limits_for
 
 EXECUTOR, HISTORY = 0, 1
 """Participant numbers: the executor logs in first, so its orders precede those of history with the same arrival time."""
-
-
-def select_symbol(day: Day, symbol: str) -> Day:
-    """The day with only one of its symbols. Raises ConfigError if the day does not contain it."""
-    names = [reference.name for reference in day.reference.symbols]
-    if symbol not in names:
-        raise ConfigError(f"symbol: expected one of the day's symbols {', '.join(names)}, got {symbol}")
-    if len(names) == 1:
-        return day
-    number = names.index(symbol)
-    own = (day.commands["symbol"] == number) | (day.commands["symbol"] == ALL_SYMBOLS)
-    commands = day.commands[own]
-    commands["symbol"] = 0
-    reference = dataclasses.replace(day.reference, symbols=(day.reference.symbols[number],))
-    return Day(commands, day.rows[own], reference)
 
 
 def replay_with(

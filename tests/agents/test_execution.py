@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serl.agents.execution import metrics
-from serl.agents.execution.inprocess import replay_with_twap, select_symbol
+from serl.agents.execution.inprocess import replay_with, replay_with_twap
 from serl.agents.execution.order import ParentOrder, twap_targets
+from serl.agents.execution.policies.schedules import Twap
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import ALL_SYMBOLS, CommandKind, Rows, Side, command
 from serl.history.day import Day, Reference, SymbolReference, write_day
@@ -101,10 +102,14 @@ def test_the_twap_in_process_precedes_what_history_sends_at_the_same_time() -> N
 
 
 def test_a_symbol_keeps_what_history_does_in_all_symbols() -> None:
-    everywhere = command(CommandKind.MASS_CANCEL, symbol=ALL_SYMBOLS, time_ns=3)
-    found = select_symbol(day_of(offer(1, 100), offer(2, 50, symbol=1), everywhere, names="AB"), "B")
-    assert found.commands["kind"].tolist() == [CommandKind.NEW, CommandKind.MASS_CANCEL]
-    assert found.rows.tolist() == [1, 2] and not found.commands["symbol"].any()
+    """The end of the day, which has no symbol: another symbol than the first kept orders that were no longer in the book."""
+    trade = command(CommandKind.NEW, symbol=1, side=Side.BUY, qty_lots=10, price_ticks=50, time_ns=2)
+    for kind, symbol in ((CommandKind.MASS_CANCEL, ALL_SYMBOLS), (CommandKind.END_DAY, 0)):
+        everywhere = command(kind, symbol=symbol, time_ns=4)
+        day = day_of(offer(1, 50, 1), trade, offer(3, 50, 1), offer(3, 40), everywhere, offer(5, 60, 1), names="AB")
+        order = ParentOrder("B", Side.BUY, 2, 7, 9, 1)
+        assert replay_with_twap(day, order) == [(7, 60, 1), (8, 60, 1)]
+        assert replay_with(day, order, Twap(), "market") == [(1, 60), (1, 60)]
 
 
 @pytest.mark.long
