@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, Valida
 
 from serl.exchange.account_config import AccountConfig, AccountLimits, FeesConfig, Section
 from serl.exchange.errors import ConfigError
-from serl.exchange.invalid import describe_invalid
+from serl.exchange.invalid import describe_invalid, is_set, text_like
 from serl.exchange.latency import DefaultLatencyConfig, LatencyConfig
 from serl.exchange.limits import check_lots
 from serl.exchange.login import LoginConfig, is_name
@@ -22,7 +22,7 @@ from serl.exchange.rule_limits import check_rules
 from serl.exchange.units import duration_s, size_bytes, time_zones
 from serl.exchange.yaml_text import read_settings
 
-ASSET_NAME = r"^[A-Za-z0-9._-]{1,32}$"
+AssetName = Annotated[str, text_like(r"[A-Za-z0-9._-]{1,32}", "1 to 32 letters, digits or characters of ._-")]
 DEFAULT_QUOTE = "USD"
 RECORDED_HOURS = 48
 """Hours of a recorded day: it counts from midnight UTC of its first row and may continue past the next midnight; 24:30 is half an hour after that."""
@@ -43,12 +43,13 @@ def _is_quoted(value: Any) -> Any:
 
 
 Text = Annotated[str, BeforeValidator(_is_quoted)]
+TimeText = Annotated[Text, text_like(r"\d{2}:\d{2}(:\d{2})?", "a time of the day, like 09:30 or 09:30:15")]
 
 
 class PhaseConfig(Section):
     """When a phase begins."""
 
-    at: Text = Field(pattern=r"^\d{2}:\d{2}(:\d{2})?$")
+    at: TimeText
     phase: Literal["continuous", "pre_open", "opening", "intraday", "volatility", "closing", "closed"]
 
     @field_validator("at")
@@ -88,11 +89,11 @@ class MarketRules(Section):
 class SymbolConfig(MarketRules):
     """Reference data and rules of one symbol."""
 
-    name: Text = Field(pattern=r"^[A-Za-z0-9._-]{1,32}$")
+    name: Annotated[AssetName, BeforeValidator(_is_quoted)]
     tick_size: Text = "0.01"
     lot_size: Text = "1"
-    base: str | None = Field(None, pattern=ASSET_NAME)
-    quote: str = Field(DEFAULT_QUOTE, pattern=ASSET_NAME)
+    base: AssetName | None = None
+    quote: AssetName = DEFAULT_QUOTE
 
     @property
     def reference(self) -> dict[str, str]:
@@ -118,7 +119,7 @@ class ClockConfig(Section):
 
     kind: Literal["live", "scaled", "lockstep"] = "live"
     speed: float | None = Field(None, gt=0, le=1e6)
-    start: Text = Field("00:00:00", pattern=r"^\d{2}:\d{2}(:\d{2})?$")
+    start: TimeText = "00:00:00"
     held: bool = False
     participants: int = Field(0, ge=0)
 
@@ -339,7 +340,8 @@ def load_config(
     try:
         config = ExchangeConfig.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(describe_invalid(error, ExchangeConfig, most=1, secret={"login"})) from None
+        where = "" if path is None or is_set(overrides, error.errors()[0]["loc"]) else f"{path}: "
+        raise ConfigError(where + describe_invalid(error, ExchangeConfig, most=1, secret={"login"})) from None
     _check_consistency(config)
     return config
 

@@ -2,13 +2,28 @@
 
 import re
 from collections.abc import Collection, Sequence
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import AfterValidator, BaseModel, ValidationError
 
 SHOWN_MAX = 200
 """Maximum number of characters shown of a value."""
 COMPARISONS = ("greater", "less")
+
+
+def text_like(pattern: str, expected: str) -> AfterValidator:
+    """Validates that a text matches a pattern, which errors describe in words."""
+
+    def check(text: str) -> str:
+        if re.fullmatch(pattern, text) is None:
+            raise ValueError(f"expected {expected}")
+        return text
+
+    return AfterValidator(check)
+
+
+FileName = Annotated[str, text_like(r"[A-Za-z0-9._-]{1,64}", "1 to 64 letters, digits or characters of ._-")]
+"""A name that is also part of the names of files."""
 
 
 def describe_invalid(
@@ -43,11 +58,22 @@ def _describe(item: Any, model: type[BaseModel] | None, at: str, secret: Collect
 
 def _expected(message: str) -> str:
     """Rewrites a pydantic message as an expectation: "Input should be greater than 0" becomes "expected a number greater than 0"."""
+    if counted := re.fullmatch(r"\w+ should have (.*? (?:item|character)s?)( after .*)?", message):
+        return f"expected {counted[1]}"
     found = re.fullmatch(r"Input should be (.*?)(, unable to parse .*)?", message, re.DOTALL)
     if found is None:
         return message
     words = re.sub(r"(a valid dictionary) or instance of \w+", r"\1, like {name: value}", found[1])
     return f"expected {'a number ' if words.startswith(COMPARISONS) else ''}{words}"
+
+
+def is_set(settings: Any, place: Sequence[str | int]) -> bool:
+    """Whether nested settings include the one at a place, or what contains it as a whole."""
+    for part in place:
+        if not isinstance(settings, dict):
+            return settings is not None
+        settings = settings.get(part)
+    return settings is not None
 
 
 def allowed_names(model: type[BaseModel] | None, place: Sequence[str | int]) -> list[str]:

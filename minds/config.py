@@ -10,11 +10,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from serl.agents.traders.builtin import MINDS, read_yaml
 from serl.exchange.config import time_of_day_ns
-from serl.exchange.invalid import describe_invalid
+from serl.exchange.invalid import describe_invalid, text_like
 from serl.minds.errors import MindsConfigError
 from serl.researcher.llm.settings import Endpoint
 
-NAME = r"^[A-Za-z][A-Za-z0-9_-]{0,31}$"
+Name = Annotated[
+    str, text_like(r"[A-Za-z][A-Za-z0-9_-]{0,31}", "a letter and up to 31 letters, digits, hyphens or underscores")
+]
 TIME = r"\d{2}:\d{2}(:\d{2})?"
 MINDS_MAX = 500
 SECOND_NS = 1_000_000_000
@@ -34,7 +36,7 @@ class _Settings(BaseModel):
 class PersonaConfig(_Settings):
     """A kind of mind: its character, and what each mind of this kind starts with."""
 
-    name: str = Field(pattern=NAME, description="its minds are the participants NAME-0, NAME-1, ...")
+    name: Name = Field(description="its minds are the participants NAME-0, NAME-1, ...")
     count: int = Field(1, ge=1, le=MINDS_MAX, description="number of minds")
     risk: Literal["averse", "neutral", "seeking"] = Field("neutral", description="attitude to risk")
     style: str = Field("value investing", min_length=1, max_length=200, description="how it trades, in words")
@@ -97,7 +99,7 @@ class BudgetConfig(_Settings):
 class MindsConfig(_Settings):
     """A group of LLM traders on one exchange."""
 
-    name: str = Field("minds", pattern=NAME)
+    name: Name = "minds"
     model: str | None = Field(None, description="tiny, coder or a GGUF file, served on this machine for the run")
     endpoint: Endpoint | None = Field(None, description="an OpenAI-compatible endpoint, instead of `model`")
     threads: int = Field(1, ge=1, description="processor threads of `model`")
@@ -118,7 +120,9 @@ class MindsConfig(_Settings):
     prices: dict[str, Annotated[Decimal, Field(gt=0, le=MONEY_MAX)]] = Field(
         {}, description="prices of symbols that have neither traded nor quotes yet"
     )
-    hours: str | None = Field(None, pattern=f"^{TIME}-{TIME}$", description="when they trade, in exchange time")
+    hours: Annotated[str, text_like(f"{TIME}-{TIME}", "hours like 09:30-16:00")] | None = Field(
+        None, description="when they trade, in exchange time"
+    )
     days: int = Field(1, ge=1, le=366, description="number of days, with `hours`")
     duration_s: float | None = Field(
         None, gt=0, le=SPAN_S_MAX, description="how long they trade, from now on, instead of `hours`"

@@ -8,12 +8,12 @@ import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from serl.exchange.config import time_of_day_ns
-from serl.exchange.invalid import describe_invalid
+from serl.exchange.invalid import describe_invalid, text_like
 from serl.minds.config import LOAN_RATE_MAX, SECOND_NS, TIME
 from serl.minds.errors import MindsConfigError
 
@@ -54,7 +54,7 @@ class EventLine(BaseModel):
 
     kind: FileKind
     text: str = Field(min_length=1, max_length=2000)
-    time: str | None = Field(None, pattern=f"^{TIME}$")
+    time: Annotated[str, text_like(TIME, "a time of the day, like 09:30 or 09:30:15")] | None = None
     day: int = Field(0, ge=0, le=366)
     after_s: float | None = Field(None, ge=0, le=366 * 86_400)
     symbol: str = ""

@@ -7,13 +7,13 @@ own days: no seed is in two parts.
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from serl.exchange.errors import ConfigError
-from serl.exchange.invalid import describe_invalid
+from serl.exchange.invalid import describe_invalid, text_like
 from serl.exchange.yaml_text import parse_yaml
 from serl.researcher.candidates import Budget, Candidate
 from serl.researcher.inner.settings import Settings
@@ -29,7 +29,7 @@ class Task(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str = Field(pattern=r"^[a-z0-9-]{1,64}$")
+    name: Annotated[str, text_like(r"[a-z0-9-]{1,64}", "1 to 64 lower-case letters, digits or hyphens")]
     version: int = Field(ge=1, description="rises with every change that changes scores")
     about: str = Field(description="what is hard in it, in a sentence")
     expects: str = Field("", description="the user's own data that it needs; empty: none")

@@ -15,7 +15,7 @@ from serl.agents.traders.overrides import changed_population
 from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.simulate import fingerprint
 from serl.exchange.config import time_of_day_ns
-from serl.exchange.invalid import describe_invalid
+from serl.exchange.invalid import FileName, describe_invalid
 
 SEEDS = 20
 SEED_MAX = 2**63 - 1
@@ -27,7 +27,7 @@ class ExperimentConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")
+    name: FileName
     population: str = Field(description="a name that comes with serl, or a YAML file, relative to the experiment's")
     until: str | None = Field(
         None, description="time of day at which every run ends; the population's close by default"

@@ -30,7 +30,7 @@ from serl.agents.learning.ppo import PPO
 from serl.agents.learning.ppo_config import PPOConfig
 from serl.agents.learning.settings import SAVED, LearningSettings
 from serl.exchange.errors import ConfigError
-from serl.exchange.invalid import describe_invalid
+from serl.exchange.invalid import FileName, describe_invalid
 from serl.exchange.yaml_text import parse_yaml
 
 CONFIG, CHECKPOINT, POLICY = "config.yaml", "checkpoint.safetensors", "policy.safetensors"
@@ -39,7 +39,7 @@ CONFIG, CHECKPOINT, POLICY = "config.yaml", "checkpoint.safetensors", "policy.sa
 class TrainingConfig(LearningSettings):
     """All settings of `serl train`."""
 
-    name: str = Field("ppo", pattern=r"^[A-Za-z0-9._-]{1,64}$")
+    name: FileName = "ppo"
     algorithm: Literal["ppo", "opd", "halop", "macmic"] = "ppo"
     market: MarketConfig = MarketConfig()
     dynamic: MarketConfig | None = Field(

@@ -20,7 +20,7 @@ from serl.agents.traders.symbols import SymbolConfig, TickSize
 from serl.agents.traders.value import ValueConfig
 from serl.exchange.config import ExchangeConfig, MarketRules, load_config, time_of_day_ns
 from serl.exchange.errors import ConfigError
-from serl.exchange.invalid import describe_invalid
+from serl.exchange.invalid import FileName, describe_invalid
 
 
 class _StrictModel(BaseModel):
@@ -79,7 +79,7 @@ class GroupConfig(_StrictModel):
 class PopulationConfig(_StrictModel):
     """Who trades what, and when."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")
+    name: FileName
     symbols: list[SymbolConfig] = Field([SymbolConfig(name="DEMO")], min_length=1, max_length=1000)
     tick_size: TickSize = "0.01"
     open: str = "09:30"

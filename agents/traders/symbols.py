@@ -1,5 +1,6 @@
 """A symbol of a population: its name and what distinguishes it from the others."""
 
+import re
 from typing import Annotated, Any
 
 from pydantic import (
@@ -14,12 +15,12 @@ from pydantic import (
 
 
 def _positive(text: str) -> str:
-    if not text.strip("0."):
+    if not re.fullmatch(r"\d*\.?\d+", text) or not text.strip("0."):
         raise ValueError(f"expected a positive decimal number like '0.01', got {text!r}")
     return text
 
 
-TickSize = Annotated[str, Field(pattern=r"^\d*\.?\d+$"), AfterValidator(_positive)]
+TickSize = Annotated[str, AfterValidator(_positive)]
 """A tick size in money, as text."""
 
 

@@ -67,6 +67,7 @@ def test_other_settings(settings: dict[str, Any], word: str) -> None:
     [
         ("symbols: [{name: A, day: [{at: 16:00, phase: closed}]}]", "symbols.0.day.0.at: expected a text in quotes"),
         ("clock: {kind: scaled, start: 10:00}", "clock.start: expected a text in quotes"),
+        ("symbols: [{name: A, quote: a b}]", r"\.yaml: symbols.0.quote: expected 1 to 32 letters, .* got 'a b'"),
         ("symbols: [{name: 000001}]", "symbols.0.name: expected a text in quotes"),
         ("accounts: {ann: {order_lots_max: 5}}\naccounts: {bob: {order_lots_max: 5}}", "'accounts' twice in one map"),
     ],
@@ -76,6 +77,19 @@ def test_what_yaml_reads_as_something_else(text: str, word: str, tmp_path: Path)
     path.write_text(text)
     with pytest.raises(ConfigError, match=word):
         load_config(path)
+
+
+def test_errors_name_the_file_whose_setting_is_invalid(tmp_path: Path) -> None:
+    """But not for a setting that an option replaces."""
+    path = tmp_path / "exchange.yaml"
+    path.write_text("clock: {kind: lockstep, participants: -1}\nsymbols: [{name: A, tick_size: '0'}]")
+    a = [{"name": "A"}]
+    with pytest.raises(ConfigError, match=r"exchange\.yaml: clock\.participants"):
+        load_config(path, {"symbols": a, "clock": {"kind": "scaled"}})
+    with pytest.raises(ConfigError, match=r"^clock\.participants"):
+        load_config(path, {"symbols": a, "clock": {"participants": -2}})
+    with pytest.raises(ConfigError, match=r"^symbols\.0\.tick_size"):
+        load_config(path, {"symbols": [{"name": "A", "tick_size": "-1"}], "clock": {"participants": 1}})
 
 
 def test_a_map_may_override_what_it_merges(tmp_path: Path) -> None:

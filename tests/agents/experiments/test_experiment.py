@@ -67,7 +67,7 @@ def test_seeds_measures_and_baseline_have_defaults() -> None:
     ("changes", "message"),
     [
         ({"arm": {}}, "expected a setting of an experiment, got 'arm'; did you mean arms?"),
-        ({"arms": {"plain": {}}}, "arms: Dictionary should have at least 2 items"),
+        ({"arms": {"plain": {}}}, "arms: expected at least 2 items"),
         ({"arms": {0.05: {}, "b": {}}}, "arms: expected names as text, got 0.05; put it in quotes"),
         ({"baseline": "plan"}, "baseline: expected an arm, got 'plan'; did you mean plain?"),
         ({"measures": ["spread"]}, "measures: expected a measure, got 'spread'; did you mean spread_"),

@@ -77,8 +77,8 @@ def write(folder: Path, text: str) -> Path:
         ("groups: [", "expected YAML, got"),
         ("- 1", "expected a mapping with name and groups, got list"),
         ("name: a", "groups: expected a value, got none"),
-        ("{name: a b, groups: [{trader: noise}]}", "name: String should match pattern"),
-        ("{name: a, groups: []}", "groups: List should have at least 1 item"),
+        ("{name: a b, groups: [{trader: noise}]}", "name: expected 1 to 64 letters, digits or characters of ._-, got 'a b'"),
+        ("{name: a, groups: []}", "groups: expected at least 1 item, got []"),
         ("{name: a, groups: [{trader: noise, count: 0}]}", "groups.0.count: expected a number greater than or equal to 1, got 0"),
         ("{name: a, groups: [{trader: noise, profile: {interval_s: -3}}]}",
          "'noise': interval_s: expected a number greater than 0, got -3"),
@@ -131,7 +131,7 @@ def test_an_explosive_hawkes_flow_is_refused_with_its_radius() -> None:
     branching[0] = -0.5
     with pytest.raises(PopulationError, match=r"expected rates and branching ratios of 0 or more, got -0\.5"):
         population({"trader": "hawkes", "profile": {"branching": branching}})
-    with pytest.raises(PopulationError, match="base_per_s: Tuple should have at least 6 items"):
+    with pytest.raises(PopulationError, match="base_per_s: expected at least 6 items"):
         population({"trader": "hawkes", "profile": {"base_per_s": [1.0]}})
 
 
