@@ -19,6 +19,8 @@ from serl.exchange.config import time_of_day_ns
 from serl.extras import require_day_files
 
 BARS_MIN = 0.8
+TICK_SIZE = 0.01
+"""Unit of the prices in a table of bars; costs in bps do not depend on it."""
 UNITS_SHARE = 1e-3
 """How far beyond the range of its bar a VWAP may be for rounding, as a share of the price."""
 MINUTE_NS = 60_000_000_000
@@ -42,7 +44,7 @@ class BarTable:
     """How many rows, stock-days or bars each rule affected."""
 
 
-def read_bars(path: Path, tick_size: float = 0.01) -> BarTable:
+def read_bars(path: Path) -> BarTable:
     """Reads a file of bars. Raises DataError if it is not one or no stock-day is complete enough, and MissingPackageError without the extra
     `history`."""
     require_day_files()
@@ -75,7 +77,7 @@ def read_bars(path: Path, tick_size: float = 0.01) -> BarTable:
         vwap = amount[traded] / volume[traded]
         _check_units(path, vwap, low[traded], high[traded])
         price[traded] = np.clip(vwap, low[traded], high[traded])
-    columns = np.stack([opened, high, low, close, price], axis=1) / tick_size
+    columns = np.stack([opened, high, low, close, price], axis=1) / TICK_SIZE
     columns = np.concatenate([columns, volume[:, None]], axis=1)[valid]
     grid = np.full((len(symbols) * len(dates), len(times), 6), np.nan)
     grid[symbol[valid] * len(dates) + date[valid], time[valid]] = columns

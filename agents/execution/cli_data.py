@@ -10,15 +10,8 @@ from serl.ranges import FloatRange
 
 @click.command(epilog="Example: serl data nasdaq.parquet LOBSTER_SampleFile_AMZN_2012-06-21_5.zip")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--tick-size",
-    default=0.01,
-    show_default=True,
-    type=FloatRange(min=0, min_open=True),
-    help="Tick size of bars.",
-)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of tables.")
-def data(files: tuple[Path, ...], tick_size: float, as_json: bool) -> None:
+def data(files: tuple[Path, ...], as_json: bool) -> None:
     """Show how FILES (bars in Parquet, day files, LOBSTER zips) are split, what is dropped, and their fingerprints."""
     from serl.extras import require_day_files
 
@@ -30,8 +23,7 @@ def data(files: tuple[Path, ...], tick_size: float, as_json: bool) -> None:
     from serl.agents.realism.days import load_day
 
     datasets = [
-        bar_dataset(file, tick_size) if file.suffix == ".parquet" else book_dataset(file, load_day(file))
-        for file in files
+        bar_dataset(file) if file.suffix == ".parquet" else book_dataset(file, load_day(file)) for file in files
     ]
     headers = ("data", "part", "stocks", "dates", "stock-days", "hours", "from - to")
     if as_json:

@@ -80,10 +80,10 @@ class Dataset:
         return ReplayMarket([self.source], count)
 
 
-def bar_dataset(path: Path, tick_size: float = 0.01) -> Dataset:
+def bar_dataset(path: Path) -> Dataset:
     """Reads and splits a file of bars. Raises the errors of read_bars, and DataError if there are too few dates to split or a stock trades less than
     a lot a day."""
-    table = read_bars(path, tick_size)
+    table = read_bars(path)
     dates, symbols = len(table.dates), len(table.symbols)
     test, validation = max(1, round(TEST_SHARE * dates)), max(1, round(VALIDATION_SHARE * dates))
     first_test, first_validation = dates - test, dates - test - validation

@@ -198,4 +198,5 @@ def test_the_command_shows_the_split(tmp_path: Path) -> None:
     assert "unseen" in shown.output and bar_dataset(path).fingerprint in shown.output
     shown_json = json.loads(CliRunner().invoke(data, [str(path), "--json"]).output)
     assert shown_json["counts"]["bars.parquet"]["rows"] == STOCKS * DATES * BARS
+    assert CliRunner().invoke(data, [str(path), "--tick-size", "1e-300"]).exit_code == 2, "nothing would depend on it"
     assert [row["part"] for row in shown_json["parts"]] == [TRAIN, VALIDATION, TEST, UNSEEN]
