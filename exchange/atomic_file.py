@@ -38,8 +38,14 @@ def atomic_file(path: Path | str) -> Iterator[IO[bytes]]:
 
 
 def require_other_file(output: Path, *sources: Path) -> None:
-    """Raises ConfigError if the output is one of the files that a command reads, which it would replace; UnwritableFileError if it is no file."""
+    """Raises ConfigError if the output is one of the files that a command reads, which it would replace; UnwritableFileError if it is no file
+    or its folder does not exist."""
     _require_file(output)
+    if not output.parent.is_dir():
+        raise _unwritable(
+            errno.ENOENT,
+            f"{output}: expected a file in a folder that exists, got no folder {output.parent}; create it first",
+        )
     for source in sources:
         if output.exists() and source.exists() and output.samefile(source):
             raise ConfigError(

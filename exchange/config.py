@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, Valida
 
 from serl.exchange.account_config import AccountConfig, AccountLimits, FeesConfig, Section
 from serl.exchange.errors import ConfigError
-from serl.exchange.invalid import describe_invalid, is_set, text_like
+from serl.exchange.invalid import AssetName, describe_invalid, is_set, text_like
 from serl.exchange.latency import DefaultLatencyConfig, LatencyConfig
 from serl.exchange.limits import check_lots
 from serl.exchange.login import LoginConfig, is_name
@@ -22,7 +22,6 @@ from serl.exchange.rule_limits import check_rules
 from serl.exchange.units import duration_s, size_bytes, time_zones
 from serl.exchange.yaml_text import read_settings
 
-AssetName = Annotated[str, text_like(r"[A-Za-z0-9._-]{1,32}", "1 to 32 letters, digits or characters of ._-")]
 DEFAULT_QUOTE = "USD"
 RECORDED_HOURS = 48
 """Hours of a recorded day: it counts from midnight UTC of its first row and may continue past the next midnight; 24:30 is half an hour after that."""

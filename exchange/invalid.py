@@ -22,7 +22,10 @@ def text_like(pattern: str, expected: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-FileName = Annotated[str, text_like(r"[A-Za-z0-9._-]{1,64}", "1 to 64 letters, digits or characters of ._-")]
+ASSET_NAME = r"[A-Za-z0-9._-]{1,32}"
+AssetName = Annotated[str, text_like(ASSET_NAME, "1 to 32 letters, digits, '.', '_' or '-'")]
+"""A name of a symbol or of an asset."""
+FileName = Annotated[str, text_like(r"[A-Za-z0-9._-]{1,64}", "1 to 64 letters, digits, '.', '_' or '-'")]
 """A name that is also part of the names of files."""
 
 

@@ -96,13 +96,14 @@ def import_(
     from serl.extras import require_day_files
 
     require_day_files()
+    from serl.exchange.atomic_file import require_other_file
     from serl.history.bars import import_bars
     from serl.history.importing import import_file, is_bars_source
     from serl.history.source import Options
 
     options = Options(tuple(symbols.split(",")) if symbols else (), tick_size, lot_size, date, time_zone)
-    if output is not None and output.exists() and source.exists() and output.samefile(source):
-        raise click.UsageError(f"--output: expected another file than SOURCE, which it would replace, got {output}")
+    if output is not None:
+        require_other_file(output, source)
     started_s = time.perf_counter()
     if is_bars_source(source):
         path = output or Path(f"{source.name.split('.')[0]}.parquet")
@@ -285,8 +286,9 @@ def verify(file: Path, source: Path | None) -> None:
 @click.option("--rate", default=8.0, show_default=True, help="Mean number of commands per second, 09:30 to 16:00.")
 def generate(output: Path, seed: int, symbol: str, start: str, end: str, rate: float) -> None:
     """Generate a synthetic day from a seed."""
-    from serl.exchange.config import ASSET_NAME, time_of_day_ns
+    from serl.exchange.config import time_of_day_ns
     from serl.exchange.errors import ConfigError
+    from serl.exchange.invalid import ASSET_NAME
     from serl.extras import require_day_files
     from serl.history.day import write_day
     from serl.history.generate import generate_day

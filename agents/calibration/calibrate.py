@@ -32,7 +32,6 @@ from serl.agents.realism.facts import FACTS
 from serl.agents.traders.kinds.zero_intelligence import LEVELS
 from serl.agents.traders.population import PopulationConfig
 from serl.cluster import LOCAL
-from serl.exchange.atomic_file import require_other_file
 
 COST_DAYS = 10
 """Number of simulated days on which the costs of the score are measured."""
@@ -164,13 +163,6 @@ def calibrate(
 def _symbols(days: Sequence[CalibrationDay]) -> str:
     """The symbols of the days, each once."""
     return ", ".join(dict.fromkeys(one.symbol.name for one in days))
-
-
-def require_output(output: Path, *sources: Path) -> None:
-    """Raises CalibrationError unless the output's folder exists; also the errors of `require_other_file`."""
-    require_other_file(output, *sources)
-    if not output.parent.is_dir():
-        raise CalibrationError(f"{output}: expected an existing folder, got {output.parent}; create it first")
 
 
 def write_population(population: PopulationConfig, path: Path, caveats: Sequence[str] = ()) -> None:

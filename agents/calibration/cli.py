@@ -68,7 +68,6 @@ def calibrate(
     from serl.agents.calibration.calibrate import (
         Calibration,
         CalibrationPlan,
-        require_output,
         write_json,
         write_population,
     )
@@ -77,11 +76,12 @@ def calibrate(
     from serl.agents.calibration.errors import CalibrationError
     from serl.agents.calibration.search import Trial
     from serl.agents.realism.days import load_day, parse_window
+    from serl.exchange.atomic_file import require_other_file
 
-    require_output(output, *days, *test_days)
+    require_other_file(output, *days, *test_days)
     numbers, journal = (output.with_name(output.name + suffix) for suffix in (".json", ".trials"))
     if baseline_output is not None:
-        require_output(baseline_output, *days, *test_days)
+        require_other_file(baseline_output, *days, *test_days)
         if baseline_output.resolve() in {one.resolve() for one in (output, numbers, journal)}:
             raise CalibrationError(
                 f"--baseline-output: expected another file than {output} and the two beside it, got {baseline_output}; give another name"

@@ -69,22 +69,19 @@ def png(data: bytes, text: str) -> str:
 
 
 def check_path(path: Path, *sources: Path | str | None) -> None:
-    """ReportFileError for a path that `write` refuses, before the work that a report takes; ConfigError if a file of the report would replace one of
-    the sources."""
+    """Raises what `write` would raise for a path, before the work that a report takes; ConfigError if a file of the report would replace one of the
+    sources."""
     if path.suffix == ".json":
         raise ReportFileError(
             f"{path}: expected a name for the HTML, got that of the JSON next to it; give one that ends in .html"
-        )
-    if not path.parent.is_dir():
-        raise ReportFileError(
-            f"{path}: expected a writable file, got no folder {path.parent}; give a file in a folder that exists"
         )
     for written in (path, path.with_suffix(".json"), path.with_suffix(".png")):
         require_other_file(written, *(Path(source) for source in sources if source is not None))
 
 
 def write(path: Path, html: str, numbers: Mapping[str, Any]) -> tuple[Path, Path]:
-    """Writes PATH (HTML) and the same name with .json; ReportFileError if PATH ends in .json or cannot be written."""
+    """Writes PATH (HTML) and the same name with .json. Raises ReportFileError if PATH ends in .json or cannot be written, UnwritableFileError if it is no
+    file or its folder does not exist."""
     check_path(path)
     json_path = path.with_suffix(".json")
     try:

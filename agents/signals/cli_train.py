@@ -26,8 +26,6 @@ def train_days(
     """Trains on the hours of the days, writes the forecaster and prints a description of it."""
     window, seconds = parse_window(hours, "--hours"), parse_horizons(horizons)
     require_other_file(output, *days)
-    if not output.parent.is_dir():
-        raise SignalError(f"{output}: expected an existing folder, got {output.parent}; create it first")
     with Progress(console=Console(stderr=True), transient=True) as progress:
         reading = progress.add_task("days", total=len(days))
         parts, origins, dates, first = [], [], [], None

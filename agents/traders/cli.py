@@ -42,7 +42,6 @@ def simulate(
     from serl.exchange.config import time_of_day_ns
     from serl.history.day import write_day
 
-    _require_writable(output)
     require_other_file(output, *(Path(each) for each in (population, news, forecaster) if each is not None))
     config = load_with_forecaster(population, forecaster)
     until_ns = config.close_ns if until is None else time_of_day_ns(until, "--until")
@@ -76,17 +75,3 @@ def simulate(
             click.echo(f"note: the {side} side is empty at the end; no trader of this population quotes there")
     if counts["requests_dropped"]:
         click.echo(f"note: {counts['requests_dropped']:,} requests beyond 128 at one wake-up were dropped")
-
-
-def _require_writable(output: Path) -> None:
-    """Raises ConfigError before the simulation if the day file cannot be written."""
-    from serl.exchange.errors import ConfigError
-
-    if output.is_dir():
-        raise ConfigError(
-            f"{output}: expected a file to write, got a folder; add a name, like {output / 'simulated.day'}"
-        )
-    if not output.parent.is_dir():
-        raise ConfigError(
-            f"{output}: expected a file in a folder that exists, got no folder {output.parent}; create it first"
-        )

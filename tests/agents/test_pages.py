@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from serl.agents.pages.errors import ReportFileError
 from serl.agents.pages.origin import Origin, command_line, current_origin
 from serl.agents.pages.page import check_path, page, png, table, write, write_with_picture
 from serl.exchange.errors import ConfigError, SerlError
@@ -120,7 +119,7 @@ def test_json_and_picture_are_next_to_the_page(tmp_path: Path) -> None:
     ("name", "message"), [("x.json", r"ends in \.html"), ("nowhere/x.html", "a folder that exists")]
 )
 def test_unwritable_files_are_errors(name: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(ReportFileError, match=message):
+    with pytest.raises(SerlError, match=message):
         write(tmp_path / name, "", {})
     assert not list(tmp_path.iterdir())
 

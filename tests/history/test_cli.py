@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from serl.exchange.errors import ConfigError
+from serl.exchange.errors import ConfigError, UnwritableFileError
 from serl.history.cli import day
 from serl.history.day import read_day, write_day
 from serl.history.errors import SourceError
@@ -108,8 +108,17 @@ def test_an_import_does_not_replace_its_source(tmp_path: Path) -> None:
     text = source.read_text()
     for output in (source, link):
         result = CliRunner().invoke(day, ["import", str(source), "-o", str(output)])
-        assert result.exit_code == 2 and "expected another file than SOURCE" in " ".join(result.output.split())
+        assert isinstance(result.exception, ConfigError) and "which it would replace" in str(result.exception)
     assert source.read_text() == text
+
+
+@pytest.mark.parametrize(("command", "name"), [("import", "x.parquet"), ("export", "x.zip")])
+def test_a_missing_folder_is_an_error_before_the_work(command: str, name: str, tmp_path: Path) -> None:
+    """It was found after the import, with the name of a temporary file."""
+    output = tmp_path / "no" / name
+    result = CliRunner().invoke(day, [command, str(tmp_path / "source.csv"), "-o", str(output)])
+    assert isinstance(result.exception, UnwritableFileError)
+    assert str(result.exception).startswith(f"{output}: expected a file in a folder that exists, got no folder")
 
 
 def test_an_export_does_not_replace_the_day(tmp_path: Path) -> None:

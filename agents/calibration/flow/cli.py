@@ -50,14 +50,15 @@ def train_command(
     from rich.console import Console
     from rich.progress import Progress, TextColumn
 
-    from serl.agents.calibration.calibrate import require_output, write_population
+    from serl.agents.calibration.calibrate import write_population
     from serl.agents.calibration.cli import population_name
     from serl.agents.calibration.days import NamedDay
     from serl.agents.calibration.flow.train import ATTEMPTS, VARIANTS, FlowPlan, train_flow
     from serl.agents.calibration.flow.training import EPOCHS_MAX
     from serl.agents.realism.days import load_day, parse_window
+    from serl.exchange.atomic_file import require_other_file
 
-    require_output(output, *days, *test_days)
+    require_other_file(output, *days, *test_days)
     plan = FlowPlan(
         population_name(output), parse_window(train, "--train"), parse_window(score, "--score"), seed, score_seeds
     )
@@ -96,15 +97,16 @@ def continue_command(flow_file: Path, day: Path, at: str, output: Path, symbol: 
     from serl.extras import require_day_files
 
     require_day_files()
-    from serl.agents.calibration.calibrate import require_output, write_population
+    from serl.agents.calibration.calibrate import write_population
     from serl.agents.calibration.cli import population_name
     from serl.agents.calibration.flow.continuing import continued
     from serl.agents.realism.days import day_origin, load_day
     from serl.agents.traders.population import load_population
+    from serl.exchange.atomic_file import require_other_file
     from serl.exchange.config import time_of_day_ns
     from serl.history.day import select_symbol
 
-    require_output(output, flow_file, day)
+    require_other_file(output, flow_file, day)
     at_ns, population, history = time_of_day_ns(at, "--at"), load_population(flow_file), load_day(day)
     if symbol is not None:
         history = select_symbol(history, symbol)
@@ -129,12 +131,13 @@ def scenario_command(flow_file: Path, output: Path, volatility: float, value_lea
 
     The path comes from news of kind value: `serl simulate OUTPUT --news path.jsonl`, or `serl news send` to an exchange.
     """
-    from serl.agents.calibration.calibrate import require_output, write_population
+    from serl.agents.calibration.calibrate import write_population
     from serl.agents.calibration.cli import population_name
     from serl.agents.calibration.flow.population import flow_profile, in_scenario
     from serl.agents.traders.population import load_population
+    from serl.exchange.atomic_file import require_other_file
 
-    require_output(output, flow_file)
+    require_other_file(output, flow_file)
     population = load_population(flow_file)
     found = in_scenario(population, volatility, value_lean, population_name(output))
     write_population(

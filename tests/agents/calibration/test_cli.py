@@ -117,7 +117,7 @@ def test_a_day_of_the_touch_alone_is_refused_before_the_search(day: Path, tmp_pa
 
 
 def test_a_missing_folder_is_an_error(day: Path, tmp_path: Path) -> None:
-    with pytest.raises(CalibrationError, match=r"expected an existing folder, got .*; create it first"):
+    with pytest.raises(UnwritableFileError, match=r"got no folder .*; create it first"):
         CliRunner().invoke(calibrate, [str(day), "-o", str(tmp_path / "no" / "out.yaml")], catch_exceptions=False)
 
 

@@ -13,7 +13,7 @@ from serl.agents.pages.errors import ReportFileError
 from serl.agents.realism.errors import RealismError
 from serl.agents.realism.tape import SECOND_NS
 from serl.cli import COMMANDS, RENAMED, serl
-from serl.exchange.errors import ConfigError
+from serl.exchange.errors import ConfigError, UnwritableFileError
 from serl.history.day import write_day
 from serl.history.generate import generate_day
 from tests.agents.realism.sample import TEN_NS
@@ -110,7 +110,7 @@ def test_steps_are_seconds_of_a_day(option: str, seconds: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("market", [REPLAY, ["--simulated", "small"]])
 def test_an_output_without_a_folder_is_refused_before_the_measurement(market: list[str], tmp_path: Path) -> None:
-    with pytest.raises(ReportFileError, match="got no folder"):  # neither x.day nor a market is looked at
+    with pytest.raises(UnwritableFileError, match="got no folder"):  # neither x.day nor a market is looked at
         impact.main([*market, "-o", str(tmp_path / "none" / "x.html")], standalone_mode=False)
 
 

@@ -8,10 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from serl.agents.impact.cli import impact
-from serl.agents.impact.errors import ImpactError
-from serl.agents.pages.errors import ReportFileError
 from serl.agents.realism.tape import SECOND_NS
-from serl.exchange.errors import SerlError
+from serl.exchange.errors import SerlError, UnwritableFileError
 from serl.history.day import write_day
 from serl.history.generate import generate_day
 from tests.agents.realism.sample import TEN_NS
@@ -82,7 +80,7 @@ def test_settings_that_cannot_be_measured(arguments: list[str], message: str, sh
         impact.main(
             [str(short_day), "--ofi", *arguments, "-o", str(short_day.with_name("x.json"))], standalone_mode=False
         )
-    with pytest.raises((ImpactError, ReportFileError), match="expected a writable file, got no folder"):
+    with pytest.raises(UnwritableFileError, match="expected a file in a folder that exists, got no folder"):
         impact.main([str(short_day), "--ofi", "-o", str(short_day / "none" / "x.json")], standalone_mode=False)
     assert not short_day.with_name("x.json").exists()
 

@@ -129,7 +129,7 @@ def test_the_same_seed_gives_the_same_file(folder: Path, tmp_path: Path) -> None
         (["test", "x.day", "x.day"], SignalError, "expected a forecaster"),
         (["test", "f", "x.day", "--json", "--markdown"], click.UsageError, "expected --json or --markdown, got both"),
         (["test", "f", "x.day", "-o", "none/s.html"], SerlError, "got no folder none"),
-        (["train", "x.day", "-o", "none/f"], SignalError, "expected an existing folder, got none"),
+        (["train", "x.day", "-o", "none/f"], SerlError, "got no folder none"),
         (["train", "x.day", "-o", "g", "--hours", "10:00"], RealismError, "expected FROM-TO"),
         (["train", "x.day", "-o", "g", "--horizons", "a"], SignalError, "expected seconds separated by commas, got 'a'"),
         (["train", "x.day", "-o", "g", "--hours", "10:00-10:02"], SignalError, "expected 500 or more labels"),

@@ -10,7 +10,7 @@ from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.population import load_population
 from serl.agents.traders.simulate import replay_events, simulate, tape_hash
 from serl.agents.traders.trader_api import SECOND_NS
-from serl.exchange.errors import ConfigError
+from serl.exchange.errors import ConfigError, UnwritableFileError
 from serl.history.day import read_day
 
 
@@ -48,7 +48,7 @@ def test_outputs_are_refused_before_the_simulation(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("serl.agents.traders.simulate.Simulation", lambda *_: pytest.fail("it simulates"))
     for output, message in ((tmp_path, "got a folder"), (tmp_path / "none" / "one.day", "got no folder")):
         done = CliRunner().invoke(command, ["small", "-o", str(output)])
-        assert isinstance(done.exception, ConfigError) and message in str(done.exception)
+        assert isinstance(done.exception, UnwritableFileError) and message in str(done.exception)
 
 
 def test_a_seed_beyond_the_generators_is_refused(tmp_path: Path) -> None:
