@@ -11,7 +11,7 @@ from serl.agents.calibration.objective import RETURN_FACTS, Window, simulated_wi
 from serl.agents.realism.benchmark import Benchmark, compare
 from serl.agents.realism.facts import FACTS, Facts, agreements, measure_facts
 from serl.agents.realism.tape import Floats, Tape
-from serl.agents.students_t import student
+from serl.agents.students_t import mean_interval
 from serl.agents.traders.population import PopulationConfig
 
 
@@ -29,11 +29,8 @@ class SeedSample:
     @property
     def interval(self) -> tuple[float, float]:
         """95 % interval of the mean, by Student's t; NaN for one value."""
-        count = len(self.values)
-        if count < 2:
-            return float("nan"), float("nan")
-        half_width = student(count - 1) * float(self.values.std(ddof=1)) / math.sqrt(count)
-        return self.mean - half_width, self.mean + half_width
+        _, low, high = mean_interval(self.values.tolist()) or (math.nan, math.nan, math.nan)
+        return low, high
 
     def to_json(self) -> dict[str, Any]:
         """Mean, interval (null for one seed) and the values."""

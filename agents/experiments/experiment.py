@@ -16,10 +16,9 @@ from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.simulate import fingerprint
 from serl.exchange.config import time_of_day_ns
 from serl.exchange.invalid import FileName, describe_invalid
+from serl.ranges import SEED_MAX
 
 SEEDS = 20
-SEED_MAX = 2**63 - 1
-"""Largest seed of the traders' random numbers."""
 
 
 class ExperimentConfig(BaseModel):

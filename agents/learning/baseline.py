@@ -24,9 +24,10 @@ from serl.agents.execution.environment.records import CHILD
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.learning import files
 from serl.agents.learning.errors import DivergedError, LearningError
-from serl.agents.learning.settings import SEED_MAX, LearningSettings
+from serl.agents.learning.settings import LearningSettings
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
+from serl.ranges import SEED_MAX
 
 Floats = NDArray[np.float64]
 

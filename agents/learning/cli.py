@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 
 from serl.agents.learning.cli_market import FILE, FOLDER, FORECASTER, check_used
-from serl.agents.learning.settings import SEED_MAX
 from serl.cluster import LOCAL, on_option
+from serl.ranges import SEED_MAX
 
 
 @click.command(epilog="Example: serl train replay --market amzn.day --steps 500000 --output runs/amzn")

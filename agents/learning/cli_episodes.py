@@ -21,8 +21,7 @@ from serl.agents.learning.cli_market import (
     check_used,
     market_settings,
 )
-from serl.agents.learning.settings import SEED_MAX
-from serl.ranges import FloatRange
+from serl.ranges import SEED_MAX, FloatRange
 
 if TYPE_CHECKING:
     from serl.agents.execution.environment.observation import Scales

@@ -19,7 +19,8 @@ from serl.agents.learning.minari_files import Episodes
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.networks import ActorCritic
 from serl.agents.learning.policy import Policy
-from serl.agents.learning.settings import SEED_MAX, LearningSettings
+from serl.agents.learning.settings import LearningSettings
+from serl.ranges import SEED_MAX
 
 HELD_OUT = 10
 """One in this many orders is held out."""

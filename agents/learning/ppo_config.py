@@ -4,7 +4,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from serl.agents.learning.settings import SEED_MAX, LearningSettings
+from serl.agents.learning.settings import LearningSettings
+from serl.ranges import SEED_MAX
 
 
 class PPOConfig(LearningSettings):

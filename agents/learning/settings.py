@@ -7,9 +7,6 @@ from pydantic import BaseModel, ConfigDict, ValidationInfo, model_validator
 SAVED = {"saved": True}
 """Validation context for settings that serl wrote itself: old names are read as the new ones."""
 
-SEED_MAX = 2**63 - 1
-"""PyTorch's generators take a signed 64-bit seed."""
-
 
 def check_latency(latency_us: float, interval_s: float) -> None:
     """Raises ValueError for a latency above the interval between two decisions, because a market that steps by decisions would silently cut it."""

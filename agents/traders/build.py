@@ -38,9 +38,9 @@ from serl.agents.traders.value import SECOND_NS
 from serl.exchange.compiling import compiled
 from serl.exchange.records import COMMAND
 from serl.exchange.struct_pointer import with_handle
+from serl.ranges import SEED_MAX
 
 FIRST_NODES, FIRST_IN_FLIGHT = 1024, 512
-SEED_MAX = 2**63 - 1
 CHANGING = tuple(name for name in Traders._fields if name not in ("value", "times", "fees", "handle"))
 """Fields of Traders that are written after construction."""
 

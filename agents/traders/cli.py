@@ -6,9 +6,7 @@ from pathlib import Path
 import click
 
 from serl.agents.traders.builtin import FORECASTER, POPULATION
-
-SEED_MAX = 2**63 - 1
-"""The compiled random generators take a signed 64-bit seed."""
+from serl.ranges import SEED_MAX
 
 
 @click.command(epilog="Example: serl simulate rmsc04 -o simulated.day --seed 7 --until 10:30")

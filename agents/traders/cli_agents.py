@@ -7,6 +7,7 @@ import click
 
 from serl.agents.traders.builtin import FORECASTER, POPULATION
 from serl.exchange.cli_login import curve_option, token_options
+from serl.ranges import SEED_MAX
 
 POLL_S = 0.2
 
@@ -21,7 +22,7 @@ def agents() -> None:
     "--population", type=POPULATION, required=True, help="A YAML file, or the name of one that comes with serl."
 )
 @click.option("--hosts", type=click.IntRange(1), default=1, show_default=True, help="Number of host processes.")
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True)
+@click.option("--seed", type=click.IntRange(0, SEED_MAX), default=1, show_default=True)
 @click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="The exchange's orders endpoint.")
 @curve_option
 @token_options("Token of the participants traders-NAME-0, traders-NAME-1, ...")

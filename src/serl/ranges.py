@@ -5,6 +5,9 @@ from typing import Any
 
 import click
 
+SEED_MAX = 2**63 - 1
+"""Largest seed: PyTorch's generators, and the traders' compiled ones, take a signed 64-bit integer."""
+
 
 class FloatRange(click.FloatRange):
     """A number in a range. click's own class accepts NaN in every range."""

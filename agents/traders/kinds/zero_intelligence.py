@@ -9,7 +9,7 @@ cannot be calibrated to quantities.
 import math
 from typing import Any
 
-from pydantic import Field, field_validator
+from pydantic import Field, NonNegativeFloat
 
 from serl.agents.traders.random import below, exponential, uniform
 from serl.agents.traders.registry import Profile, trader
@@ -33,11 +33,11 @@ LEVELS = 30
 class ZeroIntelligenceProfile(Profile):
     """Rates of one side; both sides have the same rates."""
 
-    limit_per_s: tuple[float, ...] = Field(
+    limit_per_s: tuple[NonNegativeFloat, ...] = Field(
         tuple(0.2 * math.exp(-0.15 * level) for level in range(LEVELS)), min_length=LEVELS, max_length=LEVELS,
         description="limit orders at 1, 2, ... levels from the opposite touch",
     )  # fmt: skip
-    cancel_per_s: tuple[float, ...] = Field(
+    cancel_per_s: tuple[NonNegativeFloat, ...] = Field(
         tuple(0.02 for _ in range(LEVELS)), min_length=LEVELS, max_length=LEVELS,
         description="cancellations of each open order at 1, 2, ... levels from the opposite touch; the last rate beyond",
     )  # fmt: skip
@@ -47,13 +47,6 @@ class ZeroIntelligenceProfile(Profile):
     lots_spread: float = Field(0.5, ge=0, description="standard deviation of the logarithm of sizes")
     level_ticks: int = Field(1, ge=1, description="width of a level; prices are uniform in it")
     opening_levels: int = Field(20, ge=1, le=60, description="levels that fill an empty side, one order each")
-
-    @field_validator("limit_per_s", "cancel_per_s")
-    @classmethod
-    def _not_negative(cls, values: tuple[float, ...]) -> tuple[float, ...]:
-        if min(values) < 0:
-            raise ValueError(f"expected rates of 0 or more, got {min(values):g}; raise it")
-        return values
 
 
 @trader("zero_intelligence", ZeroIntelligenceProfile)
