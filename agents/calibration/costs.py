@@ -5,6 +5,7 @@ gives way to our orders (docs/answering.md) by the square-root law, as the flow 
 it.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from serl.agents.execution.answering.model import SQUARE_ROOT, answering_days
 from serl.agents.execution.data import volume_lots_per_s
 from serl.agents.execution.environment.dynamic import DynamicMarket
 from serl.agents.execution.environment.episodes import Hours, RandomOrders
+from serl.agents.execution.environment.hours import lot_multiple
 from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.static import recorded_trades
@@ -93,12 +95,13 @@ class ParentOrders:
     volume_lots_per_s: float
     pairs: int
     """Number of pairs per day."""
+    lot_multiple: int = 1
 
     def sample(self, days: Sequence[int]) -> Rows:
         """(2 x days x pairs,) EPISODE rows, the same for the same days: ten minutes, a decision every ten seconds, .5 to 5 % of the volume."""
         rows = []
         for day in days:
-            orders = RandomOrders([Hours(day, self.start_ns, self.end_ns, self.volume_lots_per_s)])
+            orders = RandomOrders([Hours(day, self.start_ns, self.end_ns, self.volume_lots_per_s, self.lot_multiple)])
             rows.append(np.repeat(orders.sample(np.random.Generator(np.random.PCG64(day)), self.pairs), 2))
         episodes = np.concatenate(rows)
         episodes["sign"] = np.tile([1, -1], len(episodes) // 2)
@@ -108,14 +111,16 @@ class ParentOrders:
 def day_orders(day: Day, start_ns: int, end_ns: int, pairs: int) -> ParentOrders:
     """Orders in hours of a day with one symbol, sized by its mean volume in them."""
     start_ns, end_ns = max(start_ns, day.reference.first_time_ns), min(end_ns, day.reference.last_time_ns)
-    return ParentOrders(start_ns, end_ns, volume_lots_per_s(recorded_trades(day)[:-1], start_ns, end_ns), pairs)
+    volume = volume_lots_per_s(recorded_trades(day)[:-1], start_ns, end_ns)
+    return ParentOrders(start_ns, end_ns, volume, pairs, lot_multiple(day))
 
 
 def pooled_orders(days: Sequence[Day], start_ns: int, end_ns: int, pairs: int) -> ParentOrders:
     """Orders in the hours that all days have, sized by the mean of their volumes."""
     each = [day_orders(day, start_ns, end_ns, pairs) for day in days]
     volume = float(np.mean([one.volume_lots_per_s for one in each]))
-    return ParentOrders(max(one.start_ns for one in each), min(one.end_ns for one in each), volume, pairs)
+    lots = math.lcm(*(one.lot_multiple for one in each))
+    return ParentOrders(max(one.start_ns for one in each), min(one.end_ns for one in each), volume, pairs, lots)
 
 
 def day_costs(days: Sequence[Day], start_ns: int, end_ns: int, answers: str = SQUARE_ROOT) -> ExecutionCosts:

@@ -16,6 +16,7 @@ import numpy as np
 from serl.agents.execution.bar_files import BarTable, read_bars
 from serl.agents.execution.environment.bars import VOLUME, StaticBars
 from serl.agents.execution.environment.episodes import Hours
+from serl.agents.execution.environment.hours import lot_multiple
 from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.observation import Scales
 from serl.agents.execution.environment.records import CHILD, FRAME
@@ -152,7 +153,11 @@ def book_dataset(path: Path, day: Day) -> Dataset:
     volume = volume_lots_per_s(trades, *spans[TRAIN])
     symbol, date = day.reference.symbols[0].name, day.reference.date
     parts = {
-        name: Part((Hours(0, start, min(end, last_ns // SECOND_NS * SECOND_NS), volume),), (symbol,), (date,))
+        name: Part(
+            (Hours(0, start, min(end, last_ns // SECOND_NS * SECOND_NS), volume, lot_multiple(day)),),
+            (symbol,),
+            (date,),
+        )
         for name, (start, end) in spans.items()
     }
     counts = {"commands": len(day), "trades": len(trades), **day.reference.counts}

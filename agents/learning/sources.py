@@ -25,7 +25,7 @@ from serl.agents.execution.data import (
 from serl.agents.execution.environment.bars import StaticBars
 from serl.agents.execution.environment.dynamic import DynamicMarket
 from serl.agents.execution.environment.episodes import Hours
-from serl.agents.execution.environment.hours import WARM_UP_S
+from serl.agents.execution.environment.hours import WARM_UP_S, lot_multiple
 from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.records import CHILD, EPISODE
 from serl.agents.execution.environment.replay import ReplayMarket
@@ -224,7 +224,7 @@ class Books:
         span = self.config.span_ns
         if span is not None and part == (TRAIN if self.config.part == FOLD else self.config.part):
             return [
-                Hours(index, *span, volume_lots_per_s(recorded_trades(day)[:-1], *span))
+                Hours(index, *span, volume_lots_per_s(recorded_trades(day)[:-1], *span), lot_multiple(day))
                 for index, day in enumerate(self.days)
             ]
         found = [

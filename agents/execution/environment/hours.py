@@ -6,7 +6,7 @@ import numpy as np
 
 from serl.agents.execution.environment.episodes import Hours
 from serl.exchange.market import Market
-from serl.exchange.records import EventFlag, EventKind
+from serl.exchange.records import CommandKind, EventFlag, EventKind, Rule
 from serl.history.day import Day
 from serl.history.limits import limits_for
 
@@ -30,9 +30,15 @@ def day_trades(day: Day) -> tuple[Any, Any]:
     return np.concatenate(times), np.concatenate(lots)
 
 
+def lot_multiple(day: Day) -> int:
+    """The lots that orders in the first symbol of a day must be a multiple of."""
+    rules = day.commands[(day.commands["kind"] == CommandKind.RULE) & (day.commands["symbol"] == 0)]
+    return int(rules["price_ticks"][rules["flags"] == Rule.LOT].max(initial=1))
+
+
 def trading_hours(day: Day, number: int = 0) -> Hours:
     """The hours of a whole day except its first WARM_UP_S seconds, as day `number` of a market."""
     start_ns, end_ns = day.reference.first_time_ns + WARM_UP_S * SECOND_NS, day.reference.last_time_ns
     times, lots = day_trades(day)
     volume = int(lots[(times >= start_ns) & (times < end_ns)].sum())
-    return Hours(number, start_ns, end_ns, volume * SECOND_NS / (end_ns - start_ns))
+    return Hours(number, start_ns, end_ns, volume * SECOND_NS / (end_ns - start_ns), lot_multiple(day))

@@ -10,6 +10,7 @@ from serl.agents.execution.environment.records import LEVELS
 from serl.exchange.compiling import inlined, inner, int64
 from serl.exchange.kernel import order_index
 from serl.exchange.kernel.levels import find_level, next_price
+from serl.exchange.kernel.rulebook.checks import is_on_tick
 from serl.exchange.kernel.state import ASK, BID
 from serl.exchange.records import MICRO, CommandFlag, CommandKind, EventFlag, EventKind, TimeInForce
 
@@ -38,6 +39,16 @@ def begin_step(env_state: Any, frame: Any, fill: Any) -> None:
         clear_traded(frame)
         fill.lots = fill.notional = 0
         env_state[PHASE] = ARRIVING
+
+
+@inner
+def align(state: Any, symbol: int, sign: int, child: Any) -> None:
+    """Rounds a child to what the symbol's rules allow: quantities to whole multiples of its lot, the price to its tick table, away from the market."""
+    lot = state.symbols[symbol].lot_multiple
+    child.market_lots -= child.market_lots % lot
+    child.limit_lots -= child.limit_lots % lot
+    while child.limit_ticks > 0 and not is_on_tick(state, symbol, child.limit_ticks):
+        child.limit_ticks += sign
 
 
 @inlined

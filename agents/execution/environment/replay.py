@@ -12,6 +12,7 @@ import numpy as np
 from serl.agents.execution.answering.model import AnsweringDay, compiled_answers
 from serl.agents.execution.answering.rules import execute_history, execute_live, show_last_trades, show_shift
 from serl.agents.execution.environment import windows
+from serl.agents.execution.environment.hours import lot_multiple
 from serl.agents.execution.environment.own_orders import (
     ARRIVING,
     CANCELLING,
@@ -26,6 +27,7 @@ from serl.agents.execution.environment.own_orders import (
     RESTING,
     STOP,
     WAITING,
+    align,
     charge_fees,
     clear_traded,
     command_executed,
@@ -113,7 +115,10 @@ def _send_orders(
     while book[AGENT] < agents.shape[0]:
         agent = book[AGENT]
         side, own = ASK if signs[agent] > 0 else BID, first_own + number + agent
-        while next_command(agents[agent], row, symbol, own, side, children[agent], time_ns):
+        while True:
+            align(state, symbol, signs[agent], children[agent])
+            if not next_command(agents[agent], row, symbol, own, side, children[agent], time_ns):
+                break
             if answers is None:
                 status = _submit(state, row, events, first_own, frame, fills)
             else:
@@ -233,6 +238,7 @@ class ReplayMarket:
         for book in range(books):
             self._market.grant_operator(book)
         self._spans = [(day.reference.first_time_ns, day.reference.last_time_ns) for day in days]
+        self._lot_multiples = np.array([lot_multiple(day) for day in days])
         self._history = np.concatenate([day.commands for day in days])
         # END_DAY would cancel orders in the books of other environments; the days of populations, which have it, consist of DAY orders
         self._history["kind"][self._history["kind"] == CommandKind.END_DAY] = CommandKind.MASS_CANCEL
@@ -253,6 +259,7 @@ class ReplayMarket:
         """See ExecutionMarket. Raises ConfigError unless all agents of a book start together, with the same day and window."""
         books = self._books_of(which)
         windows.check(episodes, self._spans, self._most_lots)
+        windows.check_multiples(episodes, self._lot_multiples[episodes["day"]])
         shared = episodes[["day", "start_ns", "interval_ns", "steps"]].reshape(-1, self.agents)
         if np.any(shared != shared[:, :1]):
             raise ConfigError(

@@ -12,6 +12,7 @@ from serl.agents.execution.environment.own_orders import (
     NOW,
     PHASE,
     STOP,
+    align,
     begin_step,
     charge_fees,
     command_executed,
@@ -33,7 +34,6 @@ from serl.agents.traders.records import Traders
 from serl.exchange.compiling import compiled, inlined, inner
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute
 from serl.exchange.kernel.handle import state_at
-from serl.exchange.kernel.rulebook.checks import is_on_tick
 from serl.exchange.kernel.state import ASK, BID, State
 from serl.exchange.records import Rows
 
@@ -87,16 +87,6 @@ def run_traders(traders: Any, state: Any, until_ns: int, env_state: Any, events:
 
 
 @inner
-def _align(state: Any, sign: int, child: Any) -> None:
-    """Rounds a child to what the symbol's rules allow: quantities to whole multiples of its lot, the price to its tick table, away from the market."""
-    lot = state.symbols[0].lot_multiple
-    child.market_lots -= child.market_lots % lot
-    child.limit_lots -= child.limit_lots % lot
-    while child.limit_ticks > 0 and not is_on_tick(state, 0, child.limit_ticks):
-        child.limit_ticks += sign
-
-
-@inner
 def _advance_one(
     traders: Traders, state: State, row: Rows, env_state: Any, sign: int, child: Any, until_ns: int, limit_ns: int,
     latency_ns: int, events: Rows, frames: Rows, fills: Rows, kept: Rows, kept_count: Any,
@@ -112,7 +102,7 @@ def _advance_one(
         env_state[PHASE] = CANCELLING
     side = ASK if sign > 0 else BID
     while True:
-        _align(state, sign, child)
+        align(state, 0, sign, child)
         if not next_command(env_state, row, 0, OUR_PARTICIPANT, side, child, arrival_ns):
             break
         status = submit(traders, state, row, 0, env_state, events, frames, fills, kept, kept_count)

@@ -14,12 +14,14 @@ def ends_ns(episodes: Rows) -> Any:
     return episodes["start_ns"] + episodes["interval_ns"] * episodes["steps"]
 
 
-def check_multiples(episodes: Rows, lot_multiple: int) -> None:
-    """Raises ConfigError for an EPISODE row whose quantity is not a multiple of `lot_multiple`, the lots that a market trades."""
-    odd = episodes["qty_lots"] % lot_multiple != 0
+def check_multiples(episodes: Rows, lot_multiples: Any) -> None:
+    """Raises ConfigError for an EPISODE row whose quantity is not a multiple of the lots that its market trades."""
+    odd = episodes["qty_lots"] % lot_multiples != 0
     if np.any(odd):
+        bad = int(np.argmax(odd))
+        lot = np.broadcast_to(lot_multiples, odd.shape)[bad]
         raise ConfigError(
-            f"quantity: expected a multiple of lot_multiple ({lot_multiple}), got {episodes['qty_lots'][odd][0]:,}; round it"
+            f"quantity: expected a multiple of lot_multiple ({lot}), got {episodes['qty_lots'][bad]:,}; round it"
         )
 
 

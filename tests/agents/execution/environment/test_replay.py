@@ -5,6 +5,7 @@ import pytest
 
 from serl.agents.execution.environment.records import CHILD
 from serl.agents.execution.environment.replay import CHECKPOINT_NS, ReplayMarket
+from serl.exchange.errors import ConfigError
 from serl.exchange.records import CommandKind, Phase, Rule
 from serl.history.day import Day
 from tests.agents.execution.environment.stage import BUY, SECOND_NS, SELL, child, day, episode, step
@@ -61,6 +62,24 @@ def test_the_end_of_the_day_in_one_book_leaves_the_others() -> None:
     assert market.frames["bid_ticks"][:, 0].tolist() == [0, 99]
     assert market.frames["ask_ticks"][:, 0].tolist() == [0, 101]
     assert CommandKind.END_DAY in phased().commands["kind"]
+
+
+def test_orders_fit_the_lots_and_ticks_of_the_day() -> None:
+    """Each order of another quantity or price was refused, also the one that completes the parent order, so 105 lots became 10."""
+    rules = ((0.0, "RULE", 0, 10, 0, 0), (0.0, "RULE", 0, 5, 0, 0))
+    quotes = ((0.0, "NEW", BUY, 95, 150, 0), (0.0, "NEW", SELL, 105, 50, 0), (1.0, "NEW", SELL, 95, 100, 0))
+    rounded = day(*rules, *quotes, last=LAST_S)
+    rounded.commands["flags"][:2] = Rule.LOT, Rule.TICK
+    market = ReplayMarket([day(*QUOTES, last=LAST_S), rounded], 1)
+    rows = episode(qty=30, start=10, steps=2, day=1)
+    market.reset(np.arange(1), rows)
+    step(market, child(market=15, limit=14, price=102), 20)
+    assert market.fills["lots"].tolist() == [10]
+    assert (market.fills["resting_lots"].tolist(), market.frames["ask_ticks"][0, 0]) == ([10], 105)
+    market.reset(np.arange(1), episode(qty=35, start=10, steps=2))
+    rows["qty_lots"] = 35
+    with pytest.raises(ConfigError, match=r"expected a multiple of lot_multiple \(10\), got 35; round it"):
+        market.reset(np.arange(1), rows)
 
 
 def test_fees_of_the_day_are_charged_to_each_episode() -> None:
