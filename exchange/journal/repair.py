@@ -65,7 +65,7 @@ def repair(folder: Path, target: Path) -> Repair:
             f"{beyond:,} valid commands from {last + 1:,} to {total:,}: they follow a gap, so they cannot be executed"
         )
     kept = rows[(rows["sequence"] >= first) & (rows["sequence"] <= last)]
-    kept_snapshots = [path for path in good if first - 1 <= first_sequence(path) <= last]
+    kept_snapshots = [path for path in good if first_sequence(path) >= first - 1]
     events = [path for path in stored_paths(folder, "events") if path.name not in damaged]
     participants = _readable_participants(folder, str(meta["id"]) if has_id else "")
     used = count_participants(rows, max(kept_snapshots, default=None), str(meta["id"]))
@@ -122,7 +122,7 @@ def _best_run(rows: Rows, bases: list[int]) -> tuple[int, int, int]:
         before = sequences[:at][::-1]
         gap = np.flatnonzero(before != base - np.arange(len(before)))
         first = base + 1 - (int(gap[0]) if len(gap) else len(before))
-        if last > best[2] or (last == best[2] and first < best[1]):
+        if last > best[2]:
             best = (base, first, last)
     return best
 

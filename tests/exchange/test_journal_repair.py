@@ -11,14 +11,17 @@ from click.testing import CliRunner
 from serl.exchange.core import Core
 from serl.exchange.errors import JournalError
 from serl.exchange.journal.cli import journal as command
-from serl.exchange.journal.inspect import verify
+from serl.exchange.journal.compress import compress_finished
+from serl.exchange.journal.inspect import find_meta, verify
 from serl.exchange.journal.meta import save_participants
+from serl.exchange.journal.news_log import NEWS, read_news, write_news
 from serl.exchange.journal.participants_file import EXCHANGE_NAME
 from serl.exchange.journal.repair import repair
 from serl.exchange.journal.segment import HEADER_BYTES, first_sequence
 from serl.exchange.journal.stored import stored_paths
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
+from serl.exchange.news import News, NewsKind
 from serl.exchange.records import COMMAND, EVENT, CommandKind, Rows, Rule, Setting
 from serl.exchange.records import command as commands
 from serl.exchange.wire import Kind
@@ -85,6 +88,7 @@ def test_an_undamaged_journal(journal: tuple[Path, Rows], tmp_path: Path) -> Non
     assert "1 to 40,500" in text and "restart from command  40,000" in text, text
     code, text = run("repair", str(folder), str(tmp_path / "new"))
     assert "saved commands 1 to 40,500" in text and "nothing is lost" in text, text
+    assert repair(folder, tmp_path / "again").snapshot_sequence == 40_000
     assert opened(tmp_path / "new") == (40_500, digest_of(journal[1]))
 
 
@@ -93,6 +97,7 @@ def test_an_undamaged_journal(journal: tuple[Path, Rows], tmp_path: Path) -> Non
     [
         (-1, 9479, None, "valid commands from"),  # after the last snapshot: what follows cannot be executed
         (0, 100, (102, 40_500), "commands 1 to 101: not in the new journal"),  # a snapshot makes up for it
+        (0, 0, (2, 40_500), "commands 1 to 1: not in the new journal"),
     ],
 )
 def test_a_damaged_command(
@@ -110,6 +115,60 @@ def test_a_damaged_command(
     assert (result.saved_first, result.saved_last) == (saved or (1, damaged - 1))
     assert any(text in line for line in result.lost), result.lost
     assert opened(tmp_path / "new") == (result.saved_last, digest_of(journal[1][: result.saved_last]))
+
+
+def test_without_snapshots_every_command_is_saved(journal: tuple[Path, Rows], tmp_path: Path) -> None:
+    folder = shutil.copytree(journal[0], tmp_path / "journal")
+    for path in folder.glob("snapshot-*"):
+        path.unlink()
+    result = repair(folder, tmp_path / "new")
+    assert (result.saved_first, result.saved_last, result.snapshot_sequence) == (1, 40_500, 0)
+    assert opened(tmp_path / "new") == (40_500, digest_of(journal[1]))
+
+
+def test_without_commands_the_snapshots_are_saved(journal: tuple[Path, Rows], tmp_path: Path) -> None:
+    folder = shutil.copytree(journal[0], tmp_path / "journal")
+    for path in command_files(folder):
+        path.unlink()
+    result = repair(folder, tmp_path / "new")
+    assert (result.saved_first, result.saved_last, result.snapshot_sequence) == (0, 40_000, 40_000)
+    assert opened(tmp_path / "new") == (40_000, digest_of(journal[1][:40_000]))
+
+
+def test_a_damaged_snapshot_saves_nothing(journal: tuple[Path, Rows], tmp_path: Path) -> None:
+    """What follows it could not be executed: the new journal ends where the last undamaged one can bring it."""
+    folder = shutil.copytree(journal[0], tmp_path / "journal")
+    older, newest = sorted(folder.glob("snapshot-*.npz"))
+    flip(newest, 2000)
+    flip(command_files(folder)[-1], HEADER_BYTES + 5 * COMMAND.itemsize)
+    last = first_sequence(command_files(folder)[-1]) + 4
+    assert first_sequence(older) < last < first_sequence(newest)
+    result = repair(folder, tmp_path / "new")
+    assert (result.saved_last, result.snapshot_sequence) == (last, first_sequence(older))
+    assert [path.name for path in (tmp_path / "new").glob("snapshot-*.npz")] == [older.name]
+    assert opened(tmp_path / "new") == (last, digest_of(journal[1][:last]))
+
+
+def test_a_compressed_file_with_a_damaged_header_costs_only_its_commands(
+    journal: tuple[Path, Rows], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(journal[0], tmp_path / "journal")
+    compress_finished(folder)
+    first, second, *_ = stored_paths(folder, "commands")
+    assert first.suffix == ".zrows"
+    flip(first, 0)
+    result = repair(folder, tmp_path / "new")
+    assert (result.saved_first, result.saved_last) == (first_sequence(second), 40_500)
+    assert opened(tmp_path / "new") == (40_500, digest_of(journal[1]))
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_news_of_another_journal_is_not_taken(is_own: bool, journal: tuple[Path, Rows], tmp_path: Path) -> None:
+    folder = shutil.copytree(journal[0], tmp_path / "journal")
+    journal_id = find_meta(folder)["id"] if is_own else "of another"
+    write_news(folder / NEWS, journal_id, [News(1, 1, NewsKind.NEWS, "", "x", "", None, "")])
+    repair(folder, tmp_path / "new")
+    assert len(read_news(tmp_path / "new" / NEWS).messages) == is_own
 
 
 def test_a_lost_meta_is_restored_from_its_copy(journal: tuple[Path, Rows], tmp_path: Path) -> None:
