@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from serl.exchange.config import load_config
+from serl.exchange.core import Core
 from serl.exchange.journal.event_log import EventLog
 from serl.exchange.journal.event_store import UNWRITTEN_MAX
+from serl.exchange.journal.inspect import verify
 from tests.exchange.test_damage import start, submit
 
 
@@ -92,3 +95,21 @@ def test_a_damaged_index_is_made_again(left: bytes | int, tmp_path: Path) -> Non
     core = start(tmp_path)
     assert len(core.journal.answers(0, 5, core.gateway)) > 0
     core.close()
+
+
+def test_a_restart_may_have_smaller_files(tmp_path: Path) -> None:
+    """The unfinished file, which it continues, has more rows than a new one."""
+
+    def opened(segment_rows: int) -> Core:
+        overrides = {"symbols": [{"name": "A"}], "journal": {"folder": str(tmp_path), "segment_rows": segment_rows}}
+        return Core(load_config(None, overrides), tmp_path)
+
+    core = opened(16_384)
+    submit(core, 5000)
+    state = core.market.state_hash(), core.event_sequence
+    core.close()
+    core = opened(8192)
+    assert (core.market.state_hash(), core.event_sequence) == state and state[1] > 8192
+    submit(core, 5000)
+    core.close()
+    assert not any(finding.damage for finding in verify(tmp_path))
