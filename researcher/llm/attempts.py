@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -56,12 +57,32 @@ Ask = Callable[[dict[str, Any], list[dict[str, Any]]], Reply]
 
 
 def connect(endpoint: Endpoint) -> openai.OpenAI:
-    """An OpenAI client without retries of its own, whose replies are limited in time and size."""
+    """An OpenAI client without retries of its own, whose replies are limited in time and size.
+
+    The HTTP library's own timeout applies to each read of a connection: a server that sends a byte now and then never exceeds it.
+    """
+    deadline = threading.local()  # a thread reads one reply at a time
+
+    def read(original: Callable[..., bytes], size: int, timeout: float | None = None) -> bytes:
+        left_s = deadline.end_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError(f"the reply did not end within {endpoint.timeout_s:g} s")
+        return original(size, timeout=left_s)
+
+    def trace(event: str, info: dict[str, Any]) -> None:
+        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
+            stream = info["return_value"]
+            stream.read = partial(read, stream.read)
+
+    def begin(request: Any) -> None:
+        deadline.end_s = time.monotonic() + endpoint.timeout_s
+        request.extensions["trace"] = trace
 
     def limit(response: Any) -> None:
-        response.iter_bytes = partial(_body, response, response.iter_bytes, endpoint.timeout_s)
+        deadline.end_s = time.monotonic() + endpoint.timeout_s
+        response.iter_bytes = partial(_body, response, response.iter_bytes)
 
-    http_client = openai.DefaultHttpxClient(event_hooks={"response": [limit]})
+    http_client = openai.DefaultHttpxClient(event_hooks={"request": [begin], "response": [limit]})
     return openai.OpenAI(
         base_url=endpoint.base_url, api_key=endpoint.key(), timeout=endpoint.timeout_s, max_retries=0, http_client=http_client
     )  # fmt: skip
@@ -129,7 +150,7 @@ def _failure_name(error: Exception) -> str | None:
         case openai.APITimeoutError():
             return "timeout"
         case openai.APIConnectionError():
-            return "connection"
+            return "timeout" if isinstance(error.__cause__, TimeoutError) else "connection"
         case Broken():
             return error.name
         case Malformed() | openai.APIResponseValidationError():
@@ -178,31 +199,28 @@ def _reply(connection: openai.OpenAI, request: dict[str, Any]) -> Reply:
         ) from None
 
 
-def _body(response: Any, parts: Callable[..., Iterator[bytes]], timeout_s: float, *size: Any) -> Iterator[bytes]:
+def _body(response: Any, parts: Callable[..., Iterator[bytes]], *size: Any) -> Iterator[bytes]:
     """The body of a response. That of an error only explains its status, so whatever arrives of it in time will do."""
     if response.is_success:
-        yield from _parts(parts(*size), timeout_s, REPLY_BYTES_MAX)
+        yield from _parts(parts(*size), REPLY_BYTES_MAX)
         return
     try:
         with contextlib.suppress(Broken, Malformed):
-            yield from _parts(parts(*size), timeout_s, EXPLANATION_BYTES_MAX)
+            yield from _parts(parts(*size), EXPLANATION_BYTES_MAX)
     finally:
         response.close()
 
 
-def _parts(parts: Iterator[bytes], timeout_s: float, bytes_max: int) -> Iterator[bytes]:
-    """The body of a response, as far as it arrives within the timeout. The connection's own timeout applies to each part: a server that sends a byte
-    now and then never exceeds it."""
-    end_s, size = time.monotonic() + timeout_s, 0
+def _parts(parts: Iterator[bytes], bytes_max: int) -> Iterator[bytes]:
+    """The body of a response, as far as it arrives within the timeout."""
+    size = 0
     try:
         for part in parts:
             size += len(part)
-            if time.monotonic() > end_s:
-                raise Broken("timeout", f"the reply did not end within {timeout_s:g} s")
             if size > bytes_max:
                 raise Malformed(f"expected a reply of at most {bytes_max:,} bytes, got more")
             yield part
-    except (Broken, Malformed):
+    except Malformed:
         raise
     except Exception as error:  # from the HTTP library; OpenAI's client does not wrap it
         raise Broken("timeout" if "Timeout" in type(error).__name__ else "connection", "the reply broke off") from error

@@ -94,6 +94,39 @@ def test_the_body_of_an_error_is_read_as_far_as_it_arrives(
     assert waits == ([7.0] if "429" in head else [] if "401" in head else [0.5])
 
 
+def drip_header(connection: socket.socket, ended: threading.Event) -> None:
+    connection.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+    while not ended.wait(0.02):
+        connection.sendall(b"x")
+
+
+def drip_interim(connection: socket.socket, ended: threading.Event) -> None:
+    while not ended.wait(0.02):
+        connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+
+@pytest.mark.parametrize("send", [drip_header, drip_interim])
+@pytest.mark.parametrize("reused", [False, True], ids=["first", "kept alive"])
+def test_headers_that_never_end_are_a_timeout(
+    send: Callable[[socket.socket, threading.Event], None], reused: bool
+) -> None:
+    def answer_first(connection: socket.socket, ended: threading.Event) -> None:
+        if reused:
+            body = json.dumps(completion("first")).encode()
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+            connection.recv(65536)
+        send(connection, ended)
+
+    with raw_endpoint(answer_first) as url:
+        client = Client(Endpoint(base_url=url, model="any", attempts_max=1, timeout_s=0.5))
+        if reused:
+            assert client.complete(ASK).texts == ["first"]
+        began = time.monotonic()
+        with pytest.raises(EndpointUnreachableError, match=r"\(timeout;"):
+            client.complete(ASK, seed=1)
+        assert time.monotonic() - began < 5
+
+
 @pytest.mark.parametrize("key", ["sk-secret\n", "sk-sécret", "sk-secret "], ids=["line break", "not ASCII", "space"])
 def test_a_key_that_no_header_can_contain_is_refused_without_being_told(
     key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
