@@ -119,6 +119,7 @@ def ask_with_retries(
     Waits start at `backoff_s` and double; Retry-After is respected up to `backoff_s_max`. Raises EndpointUnreachableError after `attempts_max`
     attempts, and EndpointRefusedError at once if a retry cannot help.
     """
+    _require_compilable(request, endpoint)
     for attempt in range(endpoint.attempts_max):
         try:
             return _reply(connection, request)
@@ -136,6 +137,20 @@ def ask_with_retries(
         f"{endpoint.base_url} did not answer in {len(attempts)} attempts ({names}; last: {attempts[-1]['text']}); "
         "check that it is running; if it is only busy, raise attempts_max or backoff_s"
     )
+
+
+def _require_compilable(request: dict[str, Any], endpoint: Endpoint) -> None:
+    """Raises EndpointRefusedError if llama.cpp would ignore the request's grammar, as it does without a word where llguidance cannot compile it."""
+    grammar = request.get("grammar", "")
+    if not grammar.startswith("%llguidance"):
+        return
+    from llguidance import LLMatcher
+
+    if error := LLMatcher.validate_grammar(grammar):
+        reason = " ".join(error.partition("\n   1 |")[0].split())
+        raise EndpointRefusedError(
+            f"{endpoint.base_url} would ignore the schema or grammar, which cannot be compiled: {reason}; correct it"
+        )
 
 
 def _failure_name(error: Exception) -> str | None:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ pytest.importorskip("xllamacpp", reason="the extra `researcher` is not installed
 
 from serl.researcher.llm.answers import extract_json
 from serl.researcher.llm.client import Client
-from serl.researcher.llm.errors import EndpointUnreachableError, ModelFileError, ModelServerError
+from serl.researcher.llm.errors import EndpointRefusedError, EndpointUnreachableError, ModelFileError, ModelServerError
 from serl.researcher.llm.models import MODELS
 from serl.researcher.llm.served import ServedModel, served_model
 from tests.researcher.processes import is_gone
@@ -48,6 +49,22 @@ def test_specs_under_a_schema(served: ServedModel) -> None:
     assert len({json.dumps(spec) for spec in specs}) > 1, "each answer has a seed of its own"
     assert answers.prompt_tokens > 0
     assert answers.completion_tokens > 0
+
+
+@pytest.mark.parametrize(
+    ("constraint", "reason"),
+    [
+        ({"schema": {"type": "object", "properties": {"inventory": {"type": "decimal"}}}}, "Invalid type: decimal"),
+        ({"schema": {"type": "string", "pattern": "(?=x)y"}}, "look-around, .* is not supported; correct"),
+        ({"grammar": "%llguidance {}\nstart: weight"}, 'unknown name: "weight"; correct'),
+    ],
+    ids=["type", "pattern", "grammar"],
+)
+def test_a_schema_that_llama_cpp_would_ignore_is_refused(
+    served: ServedModel, constraint: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(EndpointRefusedError, match=reason):
+        Client(served.endpoint).complete(ASK, max_tokens=3, **constraint)
 
 
 def test_seeds_repeat_and_the_tokens_are_the_text(served: ServedModel) -> None:
