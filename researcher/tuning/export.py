@@ -4,12 +4,13 @@ import copy
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from serl.exchange.atomic_file import atomic_file
 from serl.researcher.tuning.config import TuningConfig
 from serl.researcher.tuning.errors import TuningError
 from serl.researcher.tuning.gguf_header import read_header
@@ -26,18 +27,21 @@ class Tuned:
 
 
 def export_gguf(tuner: Tuner, gguf: Path, folder: Path) -> Tuned:
-    """Write `adapter.gguf` for the base model in `gguf`, and `model.gguf` if norms were tuned."""
+    """Write `adapter.gguf` for the base model in `gguf`, and `model.gguf` if norms were tuned. Each replaces its predecessor, which a server may have
+    mapped, once it is whole."""
     folder.mkdir(parents=True, exist_ok=True)
-    lora = folder / "adapter.gguf"
-    _write_lora(tuner, gguf, lora)
+    lora, made = folder / "adapter.gguf", folder / ".adapter.gguf"
+    _write_lora(tuner, gguf, made)
+    made.replace(lora)
     norms = {name: tensor for name, tensor in tuner.trained().items() if ".modules_to_save." in name}
     if not norms:
         return Tuned(lora, None)
     model = folder / "model.gguf"
-    shutil.copyfile(gguf, model)
-    _write_norms(
-        {_base_name(name): tensor.detach().cpu().numpy() for name, tensor in norms.items()}, tuner, gguf, model
-    )
+    with gguf.open("rb") as base, atomic_file(model) as file:
+        shutil.copyfileobj(base, file)
+        _write_norms(
+            {_base_name(name): tensor.detach().cpu().numpy() for name, tensor in norms.items()}, tuner, gguf, file
+        )
     return Tuned(lora, model)
 
 
@@ -118,14 +122,13 @@ def _rotary_order(rows: NDArray[np.float32], name: str, config: Any) -> NDArray[
     return np.ascontiguousarray(pairs.swapaxes(1, 2).reshape(rows.shape))
 
 
-def _write_norms(norms: dict[str, NDArray[np.float32]], tuner: Tuner, gguf: Path, copied: Path) -> None:
+def _write_norms(norms: dict[str, NDArray[np.float32]], tuner: Tuner, gguf: Path, copied: IO[bytes]) -> None:
     """Overwrite the norms' scales in the copy. They are fp32 in every quantisation."""
     (_, names), places = _names(tuner, gguf), read_header(gguf).tensors
-    with copied.open("r+b") as file:
-        for name, values in norms.items():
-            tensor = f"{names.get_name(name)}.weight"
-            place, data = places[tensor], values.astype("<f4").tobytes()
-            if place.n_bytes != len(data):
-                raise TuningError(f"{gguf}: {tensor}: expected {len(data)} bytes of fp32, got {place.n_bytes}")
-            file.seek(place.offset)
-            file.write(data)
+    for name, values in norms.items():
+        tensor = f"{names.get_name(name)}.weight"
+        place, data = places[tensor], values.astype("<f4").tobytes()
+        if place.n_bytes != len(data):
+            raise TuningError(f"{gguf}: {tensor}: expected {len(data)} bytes of fp32, got {place.n_bytes}")
+        copied.seek(place.offset)
+        copied.write(data)
