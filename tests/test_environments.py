@@ -194,6 +194,18 @@ def test_episodes_that_are_none_for_each_environment_are_refused(make: Callable[
         env.reset(options={"episodes": rows})
 
 
+@pytest.mark.parametrize("seed", [-1, 1.5, [3, -2]])
+def test_a_seed_that_is_none_is_refused(seed: Any, day: Path) -> None:
+    makers = [
+        making_vector_env(2, population="small", duration_s=60),
+        made(2, data=day, duration_s=60),
+        parallel_env(agents=2, data=day, duration_s=60),
+    ]
+    for env in makers:
+        with pytest.raises(ConfigError, match=r"seed: expected an integer from 0 on, got .*\d\]?; give another"):
+            env.reset(seed=seed)
+
+
 def test_an_order_that_neither_sells_nor_buys_is_refused() -> None:
     """It would trade, and its advantage be none or doubled."""
     env = execution_vector_env(2, scales=Scales(), **SMALL)

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from serl.agents.learning.settings import LearningSettings
 
@@ -14,7 +14,9 @@ Kind = Literal["squashed", "gaussian", "beta", "bins"]
 class NetworkConfig(LearningSettings):
     """Layer sizes and the action distribution."""
 
-    hidden: tuple[int, ...] = Field((64, 64), description="units of each hidden layer, in both actor and critic")
+    hidden: tuple[PositiveInt, ...] = Field(
+        (64, 64), description="units of each hidden layer, in both actor and critic"
+    )
     activation: Activation = "tanh"
     memory: int = Field(0, ge=0, description="units of a GRU in front of both; 0: none")
     actions: Kind = Field("beta", description="squashed or plain Gaussian, Beta, or evenly spaced bins")

@@ -59,6 +59,11 @@ class PPO:
             else make_collector(number, self.network)
             for number, env in enumerate(envs)
         ]
+        if any(config.rollout_steps * collector.num_envs < 2 for collector in self.collectors):
+            raise LearningError(
+                "rollout_steps: expected at least 2 samples in a rollout, whose advantages are normalised, got 1 step of 1 environment; "
+                "raise rollout_steps or environments"
+            )
         self.steps = 0
         """Environment steps so far, over all environments."""
 

@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from serl.agents.execution.environment.vector import Sampler, check_started, given_episodes
+from serl.agents.execution.environment.vector import Sampler, check_started, given_episodes, seeded
 from serl.agents.positions.accounts import SECOND_NS, Ledger
 from serl.agents.positions.config import PositionConfig
 from serl.agents.positions.forecasts import PositionForecasts
@@ -59,7 +59,7 @@ class PositionVectorEnv(VectorEnv, ABC):
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts new episodes in all environments. The option {"episodes": EPISODE rows} sets them instead of sampling."""
         if seed is not None:
-            self.np_random = np.random.Generator(np.random.PCG64(seed))
+            self.np_random = seeded(seed)
         self._start(self._all, given_episodes(options, self.num_envs))
         return self.observe(), {}
 

@@ -18,6 +18,7 @@ from serl.agents.execution.environment.vector import (
     Sampler,
     check_started,
     numbers_of,
+    seeded,
 )
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
@@ -72,7 +73,7 @@ class ExecutionParallelEnv(ParallelEnv[str, Any, Any]):
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
         """Starts new parent orders, without messages. The option {"episodes": EPISODE rows, one per agent} sets them instead of sampling."""
         if seed is not None or self._random is None:
-            self._random = np.random.Generator(np.random.PCG64(seed))
+            self._random = seeded(seed)
         self.agents = list(self.possible_agents)
         self._messages[:] = 0
         episodes = (options or {}).get("episodes")

@@ -80,6 +80,14 @@ def given_episodes(options: dict[str, Any] | None, count: int) -> Rows | None:
     return episodes
 
 
+def seeded(seed: Any) -> np.random.Generator:
+    """The generator of a seed, which may be a sequence of integers. Raises ConfigError for a seed that is negative or no integer."""
+    try:
+        return np.random.Generator(np.random.PCG64(seed))
+    except (ValueError, TypeError):
+        raise ConfigError(f"seed: expected an integer from 0 on, got {seed!r:.120}; give another") from None
+
+
 def check_started(is_started: bool) -> None:
     """Raises ResetNeeded unless episodes have started: before that there is no market to trade in."""
     if not is_started:
@@ -121,7 +129,7 @@ class ExecutionVectorEnv(VectorEnv):
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts new episodes in all environments. The option {"episodes": EPISODE rows} sets them instead of sampling."""
         if seed is not None:
-            self.np_random = np.random.Generator(np.random.PCG64(seed))
+            self.np_random = seeded(seed)
         self._start_episodes(self._all_envs, given_episodes(options, self.num_envs))
         return self.observe(), {}
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Discrete, Space
+from pydantic import ValidationError
 
 from benchmarks.toy import ToyExecution
 from serl.agents.execution.environment.interface import Interface
@@ -54,6 +55,20 @@ def test_actions_outside_a_finite_box_are_refused(space: Space[Any]) -> None:
     env.single_action_space = space
     with pytest.raises(LearningError, match=r"expected actions in a Box with finite bounds, got .*; choose"):
         PPO([env], PPOConfig(), NetworkConfig())
+
+
+@pytest.mark.parametrize("memory", [0, 4])
+def test_a_rollout_of_one_sample_is_refused(memory: int) -> None:
+    """The learning rates were blamed for its gradient."""
+    with pytest.raises(LearningError, match="rollout_steps: expected at least 2 samples .* 1 step of 1 environment"):
+        PPO([ToyExecution(1)], PPOConfig(rollout_steps=1), NetworkConfig(memory=memory))
+
+
+@pytest.mark.parametrize("hidden", [(0,), (8, 0), (-3,)])
+def test_layers_without_units_are_refused(hidden: tuple[int, ...]) -> None:
+    """Behind them, a network does not see its observations."""
+    with pytest.raises(ValidationError, match="greater than 0"):
+        NetworkConfig(hidden=hidden)
 
 
 def test_minibatches_of_sequences_are_at_most_as_many_as_environments() -> None:
