@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from gymnasium.vector import VectorEnv
 
 from serl.agents.learning.baseline import Baseline, BaselinePolicy
@@ -32,6 +33,7 @@ class BaselineTraining:
             )
         self.config, self.folder, self._metadata = config, folder, metadata or {}
         self.learner = BASELINES[config.algorithm](envs[0], config.learner)
+        self._initial = {name: tensor.clone() for name, tensor in self.policy().network.state_dict().items()}
 
     def start_from(self, path: Path) -> None:
         """Raises LearningError, because only PPO can start from a policy."""
@@ -44,16 +46,23 @@ class BaselineTraining:
         )
 
     def run(self, report: Callable[[dict[str, Any]], None] = lambda statistics: None) -> BaselinePolicy:
-        """Trains to the end and calls `report` with the statistics of every update. Saves the policy at the end, when interrupted, and, after a
-        DivergedError, as it was before."""
+        """Trains to the end and calls `report` with the statistics of every update. Saves the policy at the end, and, once it has learnt, when
+        interrupted and, as it was before, after a DivergedError."""
         try:
             while self.learner.steps < self.config.learner.steps:
                 report({**self.learner.update(), "steps": self.learner.steps})
         except DivergedError as error:
             raise DivergedError(f"step {self.learner.steps:,}: {error}") from None
         finally:
-            self.policy().save(self.folder / POLICY)
+            if self.has_learnt:
+                self.policy().save(self.folder / POLICY)
         return self.policy()
+
+    @property
+    def has_learnt(self) -> bool:
+        """Whether the policy no longer has its initial weights, as it has while OPD's teacher learns or HALOP warms up."""
+        now = self.policy().network.state_dict()
+        return not all(torch.equal(tensor, now[name]) for name, tensor in self._initial.items())
 
     def policy(self) -> BaselinePolicy:
         """The current policy."""

@@ -43,9 +43,10 @@ def run_with_progress(training: Training | BaselineTraining) -> None:
         except KeyboardInterrupt:
             resume = f"; continue from {folder / CHECKPOINT} with: serl train --resume {folder}"
             resume = resume if isinstance(training, Training) else ""
-            click.echo(
-                f"stopped at step {learner.steps:,}; the policy so far is in {folder / POLICY}{resume}", err=True
-            )
+            told = f"; the policy so far is in {folder / POLICY}{resume}"
+            if isinstance(training, BaselineTraining) and not training.has_learnt:
+                told = ", before the policy learnt anything; none is written"
+            click.echo(f"stopped at step {learner.steps:,}{told}", err=True)
             raise
         finally:
             writer.close()

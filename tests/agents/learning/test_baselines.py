@@ -1,5 +1,6 @@
 """OPD, HALOP-style and MacMic-style learners find the best policy in markets where it is known; files, Ctrl-C, NaN."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from benchmarks.toy import ToyExecution
 from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.errors import LayoutMismatchError
+from serl.agents.learning import progress
 from serl.agents.learning.baseline import Baseline, Foresight, gain_on_twap, oracle_foresight
 from serl.agents.learning.baseline_training import BaselineTraining, build_training
 from serl.agents.learning.errors import DivergedError, LearningError
@@ -20,6 +22,7 @@ from serl.agents.learning.halop import HALOPConfig
 from serl.agents.learning.macmic import MacMicConfig, MacMicNetwork, MacMicPolicy, oracle_schedule
 from serl.agents.learning.opd import OPD, OPDConfig
 from serl.agents.learning.policy import load_policy
+from serl.agents.learning.progress import run_with_progress
 from serl.agents.learning.sequences import rewards_to_go
 from serl.agents.learning.training import POLICY, Training, TrainingConfig
 from serl.exchange.errors import ConfigError
@@ -30,6 +33,7 @@ HALOP_SETTINGS = HALOPConfig(steps=32 * 6 * 150, warm_up=500, batch=64, hidden=3
 MACMIC_SETTINGS = MacMicConfig(
     steps=64 * 12 * 40, interval_steps=3, reach_ticks=5, tip_share=0.5, learning_rate=3e-3, units=32
 )
+LEARNS_AT_ONCE: dict[str, dict[str, Any]] = {"opd": {"teacher_share": 0.0}, "halop": {"warm_up": 50}, "macmic": {}}
 LATE = 20.0
 
 
@@ -144,13 +148,13 @@ def test_a_seed_determines_all_weights(tmp_path: Path, kind: str) -> None:
     assert not any(torch.equal(one, two) for one, two in zip(first, other, strict=True) if one.dim() > 1)
 
 
+def stop(statistics: dict[str, Any]) -> None:
+    raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_interruption_saves_the_policy(tmp_path: Path, kind: str) -> None:
-    made = run(kind, tmp_path)
-
-    def stop(statistics: dict[str, Any]) -> None:
-        raise KeyboardInterrupt
-
+    made = run(kind, tmp_path, **LEARNS_AT_ONCE[kind])
     with pytest.raises(KeyboardInterrupt):
         made.run(stop)
     kept = load_trained(tmp_path / POLICY).network.state_dict().values()
@@ -159,9 +163,21 @@ def test_an_interruption_saves_the_policy(tmp_path: Path, kind: str) -> None:
     assert all(torch.equal(one, two) for one, two in zip(kept, now, strict=True))
 
 
+@pytest.mark.parametrize("kind", ["opd", "halop"])
+def test_an_interruption_before_the_policy_has_learnt_writes_none(
+    tmp_path: Path, kind: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`serl evaluate` would compare initial weights, such as those of OPD's student while the teacher learns."""
+    monkeypatch.setattr(progress, "_log", lambda writer, statistics: stop(statistics))
+    with pytest.raises(KeyboardInterrupt):
+        run_with_progress(run(kind, tmp_path))
+    assert not (tmp_path / POLICY).exists()
+    assert re.search(r"stopped at step \d+, before the policy learnt anything; none is written", capfd.readouterr().err)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_nan_in_an_observation_stops_and_reports_the_step(tmp_path: Path, kind: str) -> None:
-    made = run(kind, tmp_path)
+    made = run(kind, tmp_path, **LEARNS_AT_ONCE[kind])
     learner: Any = made.learner
     observe, seen = learner.env.observe, []
 

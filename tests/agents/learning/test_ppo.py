@@ -60,7 +60,7 @@ def test_actions_outside_a_finite_box_are_refused(space: Space[Any]) -> None:
 @pytest.mark.parametrize("memory", [0, 4])
 def test_a_rollout_of_one_sample_is_refused(memory: int) -> None:
     """The learning rates were blamed for its gradient."""
-    with pytest.raises(LearningError, match="rollout_steps: expected at least 2 samples .* 1 step of 1 environment"):
+    with pytest.raises(LearningError, match=r"rollout_steps: expected at least 2 samples .* 1 step of 1 environment"):
         PPO([ToyExecution(1)], PPOConfig(rollout_steps=1), NetworkConfig(memory=memory))
 
 
