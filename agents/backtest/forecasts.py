@@ -38,6 +38,12 @@ class Forecasting(NamedTuple):
                 f"{self.source}: expected a forecaster that was not trained on the hours of the backtest, got one that was; give another --window"
             )
 
+    def check_sizes(self, day: Day) -> None:
+        """Raises SignalError if the day's ticks or lots are of another size than in the training."""
+        references = {one.name: one for one in day.reference.symbols}
+        name = self.symbol(list(references))
+        self.forecaster.require_sizes(references[name], f"{self.source}: {name}")
+
 
 class ForecastFollower:
     """Observes the book and trades of one symbol at each multiple of 100 ms."""

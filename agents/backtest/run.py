@@ -170,13 +170,14 @@ def _answering(strategy: Any, day: Day | None, answers: str) -> AnsweringDay:
 
 
 def _check_forecasting(forecasting: Forecasting, strategy: Any, day: Day | None, window_ns: tuple[int, int]) -> None:
-    """Raises BacktestError for a compiled strategy, and for a day that the forecaster was trained on."""
+    """Raises BacktestError for a compiled strategy, and for a day that the forecaster was trained on; SignalError for one of other sizes."""
     if isinstance(strategy, Kind):
         raise BacktestError(
             f"forecasts: expected a strategy in Python, got the compiled {strategy.name}; leave --forecaster out"
         )
     if day is not None:
         forecasting.check_unseen(day, window_ns)
+        forecasting.check_sizes(day)
 
 
 def _window(span_ns: tuple[int, int], window_ns: tuple[int, int] | None) -> tuple[int, int]:

@@ -83,6 +83,7 @@ class Executor:
         self.market.require_not_started(order.start_ns)
         self._forecasts = forecasts
         if forecasts is not None:
+            forecasts.require_sizes(client.instrument(order.symbol))
             self.market.follow(forecasts.look)
         self._progress = progress
         if progress is not None:

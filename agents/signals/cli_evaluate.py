@@ -44,6 +44,7 @@ def score_days(
             grid = build_grid(day, forecaster.symbol)
             first = first or grid
             check_sizes(first, grid, path.name)
+            forecaster.require_sizes(grid.reference, path.name)
             if window is None:
                 window = _later_hours(forecaster, grid, path.name)
             _check_unseen(forecaster, day, window, path.name)

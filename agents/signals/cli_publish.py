@@ -29,6 +29,7 @@ def publish_forecasts(
     with connect(endpoint, name, token, curve=curve) as client:
         followed = forecaster.symbol if symbol is None else symbol
         _check_symbol(client, followed)
+        forecaster.require_sizes(client.instrument(followed), followed)
         lockstep = client.core.lockstep
         publication = Publication(client, forecaster, followed, every_s, model, file.name, curve is not None)
         midnight_ns = int(client.session.clock[3])

@@ -38,10 +38,12 @@ def train_days(
             origins.append(day_origin(day))
             dates.append(day.reference.date)
             progress.advance(reading)
+        assert first is not None  # there is at least one day
+        sizes = first.reference.tick_size, first.reference.lot_size
         samples = join(parts)
         task = progress.add_task("training", total=len(seconds) + EPOCHS_MAX + attention_training.EPOCHS_MAX)
         trained = train_forecaster(
-            samples, str(symbol), seconds, window, origins, seed, lambda: progress.advance(task), dates=dates
+            samples, str(symbol), seconds, window, origins, seed, lambda: progress.advance(task), dates=dates, sizes=sizes
         )  # fmt: skip
         trained.training.scores.extend(_scores(trained, samples))
     trained.write(output)

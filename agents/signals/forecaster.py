@@ -22,13 +22,15 @@ from serl.agents.signals.labels import CLASSES, FLAT, NO_LABEL, Classes, classif
 from serl.agents.signals.logistic import softmax
 from serl.agents.signals.network import Layers, network_logits
 from serl.agents.signals.volume import VolumeModel
+from serl.clients.instrument import Instrument
 from serl.exchange.atomic_file import atomic_file
-from serl.history.day import Day
+from serl.history.day import Day, SymbolReference
 
 FORMAT, VERSION = "serl signals", 2
 MAJORITY, LAST, LOGISTIC, NETWORK, ATTENTION = "majority", "last move", "logistic", "network", "attention"
 BASELINES, MODELS = (MAJORITY, LAST), (LOGISTIC, NETWORK, ATTENTION)
 HORIZON_MAX_S = 3600.0
+NO_SIZES = "", ""
 SHA256 = re.compile(r"sha256 ([0-9a-f]{16})")
 """Matches the checksums in the text of `day_origin`."""
 
@@ -61,6 +63,8 @@ class Training:
     """Scores in the training hours, by target, horizon and model."""
     dates: tuple[str, ...] = ()
     """Dates of the days, YYYY-MM-DD; "" for a day without a date."""
+    sizes: tuple[str, str] = NO_SIZES
+    """Tick size and lot size of the symbol on these days; NO_SIZES if the file does not say, as those of earlier versions."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,17 @@ class Forecaster:
         same = origin in trained.days or not sums.isdisjoint(SHA256.findall(origin))
         same |= date != "" and date in trained.dates and any(one.name == self.symbol for one in day.reference.symbols)
         return same and hours[0] < end and start < hours[1]
+
+    def require_sizes(self, reference: SymbolReference | Instrument, where: str) -> None:
+        """Raises SignalError, which names where, if a symbol's ticks or lots are of another size than in the training: features and forecasts count in
+        them."""
+        (tick_size, lot_size), used = self.training.sizes, (str(reference.tick_size), str(reference.lot_size))
+        trained = SymbolReference(self.symbol, tick_size, lot_size)
+        if tick_size and trained.differing_size(SymbolReference(reference.name, *used)):
+            raise SignalError(
+                f"{where}: expected a tick size of {tick_size} and a lot size of {lot_size}, with which the forecaster was trained, got "
+                f"{' and '.join(used)}; train one on days of these sizes"
+            )
 
     def standardise(self, features: Floats) -> Floats:
         """[n, F] standardised features, the input of the models."""

@@ -13,7 +13,7 @@ from serl.agents.signals.books import CHANNELS, WINDOW
 from serl.agents.signals.errors import SignalError
 from serl.agents.signals.features import NAMES
 from serl.agents.signals.fill import FillModel
-from serl.agents.signals.forecaster import FORMAT, MODELS, VERSION, Forecaster, Training, check_horizons
+from serl.agents.signals.forecaster import FORMAT, MODELS, NO_SIZES, VERSION, Forecaster, Training, check_horizons
 from serl.agents.signals.grid import STEP_S, Floats
 from serl.agents.signals.labels import CLASSES
 from serl.agents.signals.volume import VolumeModel
@@ -86,8 +86,15 @@ def _training(values: dict[str, Any]) -> Training:
     return Training(
         (int(start), int(end)), tuple(map(str, values["days"])), int(values["seed"]), (int(fitted), int(calibrated)),
         {name: float(values["log_loss"][name]) for name in MODELS}, list(values["scores"]),
-        tuple(map(str, values["dates"])),
+        tuple(map(str, values["dates"])), _sizes(values.get("sizes", NO_SIZES)),
     )  # fmt: skip
+
+
+def _sizes(values: Sequence[Any]) -> tuple[str, str]:
+    tick_size, lot_size = map(str, values)
+    if (tick_size, lot_size) != NO_SIZES and not min(float(tick_size), float(lot_size)) > 0:
+        raise ValueError(f"the sizes {values}")
+    return tick_size, lot_size
 
 
 def _array(values: Any, shape: Sequence[int | None]) -> Floats:

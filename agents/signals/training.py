@@ -8,7 +8,7 @@ from serl.agents.signals.attention_training import train_attention
 from serl.agents.signals.errors import SignalError
 from serl.agents.signals.features import scaling, standardise
 from serl.agents.signals.fill import fit_fill
-from serl.agents.signals.forecaster import ATTENTION, LOGISTIC, MODELS, NETWORK, Forecaster, Training
+from serl.agents.signals.forecaster import ATTENTION, LOGISTIC, MODELS, NETWORK, NO_SIZES, Forecaster, Training
 from serl.agents.signals.grid import STEP_NS, STEP_S, Floats
 from serl.agents.signals.labels import CLASSES, NO_LABEL, Classes, classify, fit_threshold
 from serl.agents.signals.logistic import fit_logistic, fit_temperature, log_loss
@@ -23,7 +23,7 @@ SAMPLES_MIN = 500
 
 def train_forecaster(
     samples: Samples, symbol: str, horizons_s: Sequence[float], hours: tuple[int, int], days: Sequence[str], seed: int,
-    on_step: Callable[[], object] = lambda: None, *, dates: Sequence[str] = (),
+    on_step: Callable[[], object] = lambda: None, *, dates: Sequence[str] = (), sizes: tuple[str, str] = NO_SIZES,
 ) -> Forecaster:  # fmt: skip
     """Fits and calibrates all models. Raises SignalError if there are too few samples, or only one class.
 
@@ -59,7 +59,7 @@ def train_forecaster(
         symbol, tuple(horizons_s), thresholds, centre, scale, shares, after, np.stack(weights), layers, attention, temperatures,
         min(MODELS, key=losses.__getitem__), fit_volume(x, fit.volumes, fit.past_volumes),
         fit_fill((fit.inputs.features, fit.fills, fit.past_fills), (held.inputs.features, held.fills)),
-        Training(hours, tuple(days), seed, (len(fit), len(held)), losses, dates=tuple(dates)),
+        Training(hours, tuple(days), seed, (len(fit), len(held)), losses, dates=tuple(dates), sizes=sizes),
     )  # fmt: skip
 
 

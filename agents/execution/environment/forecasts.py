@@ -8,12 +8,14 @@ import numpy as np
 
 from serl.agents.execution.data import file_sha256
 from serl.agents.execution.environment.dynamic import DynamicMarket
+from serl.agents.realism.days import day_origin
 from serl.agents.signals.forecaster import Forecaster
 from serl.agents.signals.grid import STEP_NS, build_grid
 from serl.agents.signals.inputs import Inputs, day_inputs
 from serl.agents.signals.labels import DOWN, UP
 from serl.agents.signals.live import LiveForecaster, Observation
 from serl.agents.traders.forecasters import small_model
+from serl.clients.instrument import Instrument
 from serl.exchange.records import Rows, Side
 from serl.history.day import Day
 
@@ -100,6 +102,10 @@ class ServedForecasts:
         self._forecaster, self._live = forecaster, LiveForecaster(forecaster, None, name)
         self._inputs: Inputs | None = None
 
+    def require_sizes(self, instrument: Instrument) -> None:
+        """Raises SignalError if the exchange's ticks or lots are of another size than in the training."""
+        self._forecaster.require_sizes(instrument, f"{self.name}: {instrument.name}")
+
     def look(self, seen: Observation) -> None:
         """Observes the market at a multiple of 100 ms."""
         self._inputs = self._live.observe(seen)
@@ -124,6 +130,7 @@ class RecordedForecasts:
         parts, first_ns = [], []
         for day in days:
             grid = build_grid(day)
+            forecaster.require_sizes(grid.reference, f"{name}: {day_origin(day)}")
             inputs, known = day_inputs(grid)
             rows = np.zeros((len(known), len(self.horizons_s), COLUMNS), np.float32)
             rows[known] = _columns(forecaster, inputs)

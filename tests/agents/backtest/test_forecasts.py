@@ -15,6 +15,7 @@ from serl.agents.backtest.forecasts import Forecasting
 from serl.agents.backtest.run import backtest
 from serl.agents.realism.days import day_origin
 from serl.agents.realism.tape import SECOND_NS
+from serl.agents.signals.errors import SignalError
 from serl.agents.signals.inputs import day_inputs
 from serl.agents.signals.message import Forecast
 from serl.agents.traders.population import load_population
@@ -22,7 +23,7 @@ from serl.agents.traders.registry import load_kind
 from serl.cli import serl as command
 from serl.exchange.news import NewsKind
 from serl.exchange.request import request_socket
-from serl.history.day import write_day
+from serl.history.day import SymbolReference, write_day
 from tests.agents.realism.sample import TEN_NS
 from tests.agents.signals import sample
 from tests.exchange.test_news_served import publish
@@ -101,6 +102,11 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     for forecasting, strategy, message in cases:
         with pytest.raises(BacktestError, match=message):
             backtest(strategy, day=sample.day(), window_ns=(TEN_NS, TEN_NS + SECOND_NS), forecasting=forecasting)
+    tenths = replace(sample.day(), reference=replace(sample.day().reference, symbols=(SymbolReference("AMZN", "0.1"),)))
+    with pytest.raises(
+        SignalError, match=r"AMZN: expected a tick size of 0\.01 and a lot size of 1, .* got 0\.1 and 1"
+    ):
+        backtest(Noting(), day=tenths, window_ns=WINDOW_NS, forecasting=Forecasting(made, "f"))
     with pytest.raises(BacktestError, match="expected a forecaster of one of A, B, got one of AMZN"):
         Forecasting(made, "f").symbol(["A", "B"])
     assert Forecasting(made, "f").symbol(["A", "AMZN"]) == "AMZN"

@@ -23,6 +23,7 @@ from serl.agents.execution.policies.reactive import Aggressive, Participation, P
 from serl.agents.execution.policies.schedules import AlmgrenChriss, Twap
 from serl.agents.execution.policies.volume import VolumeCurve, Vwap
 from serl.agents.execution.served import CROSSED, PRINT, ServedMarket, WindowStartedError
+from serl.agents.signals.errors import SignalError
 from serl.clients.blocking import connect
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Side
@@ -164,6 +165,18 @@ def endpoint() -> Iterator[str]:
     served = launch("--symbols", "DEMO")
     yield served.endpoint
     served.stop()
+
+
+def test_forecasts_of_other_lots_are_refused(endpoint: str) -> None:
+    made = sample.forecaster()
+    forecasts = ServedForecasts(
+        dataclasses.replace(made, training=dataclasses.replace(made.training, sizes=("0.01", "100"))), "f"
+    )
+    with (
+        connect(endpoint, "executor") as client,
+        pytest.raises(SignalError, match=r"f: DEMO: expected .* lot size of 100"),
+    ):
+        Executor(client, ORDER, Twap(), forecasts=forecasts)
 
 
 def test_a_past_window_is_refused(endpoint: str) -> None:

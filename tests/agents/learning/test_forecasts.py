@@ -34,7 +34,7 @@ from serl.agents.signals.inputs import day_inputs
 from serl.agents.signals.labels import DOWN, UP
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Side
-from serl.history.day import write_day
+from serl.history.day import SymbolReference, write_day
 from serl.history.generate import generate_day
 from serl.researcher.inner.settings import TrainingSettings
 from tests.agents.realism.sample import TEN_NS
@@ -119,6 +119,12 @@ def test_nothing_from_a_decision_on_is_seen() -> None:
     found, others = (each.observe(None, episodes, times_ns) for each in (before, after))
     np.testing.assert_array_equal(found[times_ns <= now_ns], others[times_ns <= now_ns])
     assert (found[-50:] != others[-50:]).any()
+
+
+def test_a_day_of_another_tick_size_is_refused() -> None:
+    tenths = replace(sample.day().reference, symbols=(SymbolReference("AMZN", "0.1"),))
+    with pytest.raises(SignalError, match=r"expected a tick size of 0\.01 and a lot size of 1, .* got 0\.1 and 1"):
+        RecordedForecasts(sample.forecaster(), [sample.day(), replace(sample.day(), reference=tenths)], "x")
 
 
 def test_what_is_not_known_is_zero() -> None:

@@ -33,7 +33,7 @@ def grid() -> Grid:
 def forecaster() -> Forecaster:
     """Trained from 10:00 to 10:12."""
     samples = cut_samples(grid(), HOURS, HORIZONS)
-    return train_forecaster(samples, "AMZN", HORIZONS, HOURS, ("generated",), 1)
+    return train_forecaster(samples, "AMZN", HORIZONS, HOURS, ("generated",), 1, sizes=("0.01", "1"))
 
 
 def no_flow(count: int) -> Flow:

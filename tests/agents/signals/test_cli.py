@@ -137,6 +137,7 @@ def test_the_same_seed_gives_the_same_file(folder: Path, tmp_path: Path) -> None
         (["train", "still.day", "-o", "g", "--hours", "10:00-10:12", "--horizons", "1"], SignalError, "expected moves of the mid within 1 s"),
         (["train", "x.day", "tenths.day", "-o", "g"], SignalError, r"tenths\.day: expected a tick size of 0\.01 and a lot size of 1 .*, got 0\.1 and 1"),
         (["test", "f", "x.day", "tenths.day", "--hours", "10:12-10:30"], SignalError, r"tenths\.day: expected a tick size of 0\.01"),
+        (["test", "f", "tenths.day", "--hours", "10:12-10:30"], SignalError, r"tenths\.day: expected a tick size of 0\.01 and a lot size of 1, .* trained, got 0\.1 and 1"),
         (["publish", "f", "--connect", "tcp://127.0.0.1:9", "--until", "x"], SerlError, "expected"),
         (["publish", "x.day"], SignalError, "expected a forecaster"),
     ],

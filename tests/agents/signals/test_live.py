@@ -91,6 +91,15 @@ def test_the_feed_gives_the_features_of_the_day_and_the_forecasts_are_news(tmp_p
     assert 0 < live.seconds / live.observed < 1e-3, "at most 1 ms"
 
 
+def test_an_exchange_with_other_ticks_is_refused(tmp_path: Path) -> None:
+    sample.forecaster().write(tmp_path / "f")
+    with (
+        start_exchange(symbols="AMZN=0.1") as served,
+        pytest.raises(SignalError, match=r"expected a tick size of 0\.01"),
+    ):
+        signals(["publish", str(tmp_path / "f"), "--connect", served.endpoint], standalone_mode=False)
+
+
 def test_a_live_clock_prints_and_publishes(tmp_path: Path) -> None:
     """On a live clock the first minute gives no forecast; what cannot be is refused in one line."""
     path = tmp_path / "f"

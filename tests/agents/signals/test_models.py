@@ -115,6 +115,23 @@ def test_forecasts_of_models_and_baselines() -> None:
     assert (model.balanced == lift.argmax(axis=2)).all() and (model.balanced != model.probable).any()
 
 
+def test_a_file_of_an_earlier_version_does_not_say_its_sizes(tmp_path: Path) -> None:
+    """It is used with any."""
+    found, tenths = sample.forecaster(), SymbolReference("AMZN", "0.1")
+    found.write(tmp_path / "f")
+    with pytest.raises(SignalError, match=r"x: expected a tick size of 0\.01 and a lot size of 1"):
+        read_forecaster(tmp_path / "f").require_sizes(tenths, "x")
+    read_forecaster(tmp_path / "f").require_sizes(SymbolReference("AMZN", "0.0100", "1.0"), "x")
+    values = json.loads((tmp_path / "f").read_text())
+    del values["training"]["sizes"]
+    (tmp_path / "f").write_text(json.dumps(values))
+    read_forecaster(tmp_path / "f").require_sizes(tenths, "x")
+    values["training"]["sizes"] = ["x", "1"]
+    (tmp_path / "f").write_text(json.dumps(values))
+    with pytest.raises(SignalError, match="expected a forecaster"):
+        read_forecaster(tmp_path / "f")
+
+
 def test_a_file_has_the_same_forecaster(tmp_path: Path) -> None:
     found, rng = sample.forecaster(), np.random.default_rng(6)
     books = rng.normal(size=(WINDOW + 4, len(CHANNELS))).astype(np.float32)
