@@ -6,7 +6,17 @@ import pytest
 from serl.agents.realism.tape import SECOND_NS
 from serl.agents.signals.forecaster import Forecasts
 from serl.agents.signals.labels import NO_LABEL, Classes
-from serl.agents.signals.scores import BINS, block_seconds, block_statistics, measure, number_blocks, score
+from serl.agents.signals.log_linear import deviance
+from serl.agents.signals.scores import (
+    BINS,
+    block_seconds,
+    block_statistics,
+    measure,
+    number_blocks,
+    score,
+    volume_measure,
+    volume_statistics,
+)
 from serl.agents.students_t import expanded
 
 
@@ -25,6 +35,26 @@ def test_scores_by_hand() -> None:
     assert f1 == pytest.approx((2 / 4 + 4 / 5 + 2 / 3) / 3) and accuracy == pytest.approx(4 / 6)
     right, wrong = 0.2**2 + 2 * 0.1**2, 0.8**2 + 0.9**2 + 0.1**2
     assert brier == pytest.approx((4 * right + 2 * wrong) / 6) and ece == pytest.approx(0.8 - 4 / 6)
+
+
+def test_errors_of_confidence_do_not_cancel_between_bins() -> None:
+    """Too sure in one bin, not sure enough in another; a certain forecast has a bin of its own."""
+    labels, said = np.array([0, 1, 0, 0]), np.zeros(4, np.int64)
+    sure, unsure = certain(said[:2], 1.0).probabilities, certain(said[2:], 0.9).probabilities
+    made = certain(said, 1.0)._replace(probabilities=np.concatenate([sure, unsure]))
+    found = score(block_statistics(labels, made, 0, np.array([0, 0, 1, 1])), 10, 1)
+    assert found.values[3] == pytest.approx((abs(2.0 - 1) + abs(1.8 - 2)) / 4)
+    assert found.bins[[BINS - 2, BINS - 1], 0].tolist() == [2, 2]
+    assert found.shares.tolist() == [3 / 4, 1 / 4, 0]
+
+
+def test_volumes_by_hand() -> None:
+    volumes, forecasts = np.array([1.0, 3.0, np.nan, 0.0]), np.array([2.0, 2.5, 9.0, 1.0])
+    found = score(volume_statistics(volumes, forecasts, 3.0, np.array([0, 0, 1, 1])), 10, 1, volume_measure)
+    known, errors = np.isfinite(volumes), (1 + 0.5 + 1) / 4
+    off, off_mean = (deviance(volumes[known], means).sum() for means in (forecasts[known], np.full(3, 3.0)))
+    assert found.values == pytest.approx([1 - off / off_mean, errors, 5.5 / 4])
+    assert (found.count, found.mean_lots) == (3, pytest.approx(4 / 3))
 
 
 def test_f1_is_of_the_balanced_class_and_accuracy_of_the_probable_one() -> None:
@@ -59,6 +89,8 @@ def test_intervals_are_as_wide_as_the_blocks_differ() -> None:
     assert found.high[1] - found.low[1] == pytest.approx(2 * 1.96 * 0.5 / 10, rel=0.15)
     same = score(block_statistics(labels, certain(said, 0.5), 0, np.arange(30_000) // 300), 1000, 1)
     assert (same.resampled == found.resampled).all()
+    other = score(block_statistics(labels, certain(said, 0.5), 0, np.arange(30_000) // 300), 1000, 2)
+    assert not (other.resampled == found.resampled).all()
 
 
 def test_intervals_of_few_blocks_are_wider_than_the_central_draws() -> None:
@@ -72,6 +104,8 @@ def test_intervals_of_few_blocks_are_wider_than_the_central_draws() -> None:
 def test_blocks_are_five_minutes_of_one_day() -> None:
     time_ns = SECOND_NS * np.array([0, 299, 300, 300, 0])
     assert number_blocks(np.array([0, 0, 0, 1, 1]), time_ns, 300).tolist() == [0, 0, 1, 3, 2]
+    time_ns = SECOND_NS * np.array([310, 599, 600, 609])
+    assert number_blocks(np.zeros(4, np.int64), time_ns, 300).tolist() == [0, 0, 1, 1], "from 300 s on"
 
 
 def test_blocks_are_five_times_as_long_as_the_longest_horizon() -> None:
