@@ -1,5 +1,6 @@
 """What is kept of failures: those of the candidate itself, and none that may come from outside."""
 
+import dataclasses
 import threading
 import time
 from pathlib import Path
@@ -12,9 +13,10 @@ from serl.exchange.errors import ConfigError
 from serl.researcher.candidates import Budget, Candidate, Module, Score
 from serl.researcher.errors import ResearcherError
 from serl.researcher.inner import contender, evaluate, results, training, worker
-from serl.researcher.inner.contender import FAILED, Contender
+from serl.researcher.inner.contender import FAILED, POLICY, Contender
 from serl.researcher.inner.errors import IncumbentError, ScoreError, SignalledError
 from serl.researcher.inner.evaluate import evaluate_many, ignore_stage
+from serl.researcher.inner.job import WARM
 from serl.researcher.inner.race_config import Race, Stage
 from serl.researcher.inner.score import Permit
 from serl.researcher.inner.settings import STATIC, Settings
@@ -24,6 +26,7 @@ from serl.researcher.sandbox.errors import SandboxUnavailableError
 from serl.researcher.sandbox.job_result import JobResult, Outcome
 from serl.researcher.validation.findings import Finding, Reason, Report
 from serl.researcher.validation.findings import Stage as Stages
+from tests.researcher.inner.test_score import random_policy
 
 REWARD = Candidate({Kind.REWARD: Module("spec", "{}")})
 SLOW = Candidate({Kind.POLICY: Module("code", "import time\ntime.sleep(60)\n")})
@@ -53,6 +56,48 @@ def test_only_a_candidates_own_failure_is_kept(
     one.run(1.0, 0)
     assert one.failure is not None and one.failure.reason == f"training {outcome.value}: why"
     assert (entered(tmp_path, outcome, **options).failure is not None) is kept
+
+
+@pytest.mark.parametrize("outcome", [Outcome.CRASHED, Outcome.SIGNALLED])
+def test_the_policy_of_a_candidate_that_failed_itself_is_not_used(outcome: Outcome, tmp_path: Path) -> None:
+    """It is that of a smaller share of the training."""
+    one, file = entered(tmp_path, outcome), tmp_path / "seed-0" / POLICY
+    assert one.policy() is None
+    file.parent.mkdir()
+    file.touch()
+    assert one.policy() == str(file)
+    one.run(1.0, 0)
+    assert one.policy() == (None if outcome is Outcome.CRASHED else str(file))
+
+
+def test_each_seed_is_a_training_of_its_own(tmp_path: Path) -> None:
+    seeds = list[int]()
+
+    def train(_candidate: Candidate, _settings: Settings, budget: Budget, *_: Any) -> JobResult:
+        seeds.append(budget.seed)
+        return JobResult(Outcome.SIGNALLED, "why")
+
+    for seed in range(3):
+        Contender(REWARD, Settings(), Budget(seed=5), tmp_path, ignore_stage, train).run(1.0, seed)
+    assert seeds == [5, 6, 7]
+
+
+def test_a_warm_start_takes_the_weights_of_the_parent_once(tmp_path: Path) -> None:
+    def job_of(warm_start: bool) -> Path:
+        child = dataclasses.replace(REWARD, parent="parent")
+        settings, folder = Settings(warm_start=warm_start), tmp_path / f"child-{warm_start}"
+        train = entered(folder, Outcome.SIGNALLED)._train
+        Contender(child, settings, Budget(), folder, ignore_stage, train).run(0.5, 0)
+        return folder / "seed-0" / "job" / WARM
+
+    policy, file = random_policy(None), tmp_path / "parent" / "seed-0" / POLICY
+    file.parent.mkdir(parents=True)
+    policy.save(file)
+    assert not job_of(False).exists()
+    before = job_of(True).read_bytes()
+    policy.network.vector.mul_(2)
+    policy.save(file)
+    assert job_of(True).read_bytes() == before, "a training that goes on keeps its beginning"
 
 
 def test_a_full_disk_is_no_failure_of_a_candidate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,6 +169,48 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Contender, "validate", lambda one: None)
     monkeypatch.setattr(Contender, "_make_policy", make)
     monkeypatch.setattr(contender, "score", lambda *_: SCORE)
+
+
+@pytest.mark.parametrize(
+    ("of_score", "options", "verdict"),
+    [
+        ({"unfilled": 0.99, "filled": 1.0, "twap_filled": 1.0}, {}, None),
+        ({"unfilled": 0.995}, {}, "never trades"),
+        ({"unfilled": 0.995}, {"keeps_failure": False}, "never trades"),
+        ({"filled": 0.97, "twap_filled": 1.0}, {}, "leaves shares"),
+        ({"filled": 0.97, "twap_filled": 1.0}, {"keeps_failure": False}, None),
+        ({"filled": 0.985, "twap_filled": 1.0}, {}, None),
+        ({"filled": 0.97, "twap_filled": 0.98}, {}, None),
+        ({"filled": 0.97, "twap_filled": None}, {}, None),
+    ],
+)
+def test_a_policy_that_leaves_its_orders_fails(
+    of_score: dict[str, Any], options: dict[str, Any], verdict: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """To forced completion, or for ever: what nobody trades would cost nothing. An incumbent may leave shares, because all are compared to it."""
+    policy = SimpleNamespace(save=lambda path: None, metadata={"steps": 1})
+    monkeypatch.setattr(Contender, "_make_policy", lambda *_: (policy, {}))
+    monkeypatch.setattr(contender, "score", lambda *_: dataclasses.replace(SCORE, **of_score))
+    one = entered(tmp_path, Outcome.OK, **options)
+    one.run(1.0, 0)
+    assert (one.failure and one.failure.facts["verdict"]) == verdict
+    assert list(one.trials) == ([] if verdict else [(1.0, 0)])
+
+
+@pytest.mark.usefixtures("scored")
+def test_what_a_candidate_has_or_failed_at_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = entered(tmp_path / "failed", Outcome.CRASHED)
+    one.run(1.0, 0)
+    assert one.failure is not None
+    two = entered(tmp_path / "tried", Outcome.OK)
+    two.run(1.0, 0)
+    assert two.trials
+    monkeypatch.undo()
+    monkeypatch.setattr(contender, "validate", pytest.fail)
+    monkeypatch.setattr(Contender, "_make_policy", pytest.fail)
+    for again in (one, two, entered(tmp_path / "tried", Outcome.OK)):
+        again.validate()
+        again.run(1.0, 0)
 
 
 @pytest.mark.usefixtures("scored")
