@@ -12,7 +12,7 @@ pytest.importorskip("openai", reason="the extra `researcher` is not installed")
 from serl.researcher.candidates import Candidate, Result
 from serl.researcher.llm.client import Client
 from serl.researcher.llm.errors import EndpointRefusedError
-from serl.researcher.llm.settings import Endpoint
+from serl.researcher.llm.settings import Endpoint, Size
 from serl.researcher.modules.contracts import Form, Kind, form_of
 from serl.researcher.modules.example import example
 from serl.researcher.outer import run
@@ -78,6 +78,32 @@ def test_a_bad_answer_is_repaired(reply: Any, verdict: tuple[str, str], tmp_path
     assert text in asked[1]["messages"][-1]["content"], "the error goes back to the model"
     assert valid_shares(database)[0]["valid_at_once"] == 0
     assert valid_shares(database)[0]["valid"] == 1
+
+
+def test_a_repair_is_asked_for_after_the_prompt_and_the_last_answer_alone() -> None:
+    """The module is learnt with the messages that its answer replied to."""
+    prompt, long = [{"role": "user", "content": "Write a reward."}], "no " * 3000
+    with fake_endpoint(completion(long), completion(""), completion("still no")) as fake:
+        author = Author(Client(Endpoint(base_url=fake.url, model="fake")), "spec", 2, 100, True, temperature=0.7)
+        found = author.generate(Kind.REWARD, prompt, 5)
+    first, second, third = fake.requests
+    assert first["messages"] == prompt
+    assert second["messages"][:-1] == [*prompt, {"role": "assistant", "content": long[:4000]}]
+    assert third["messages"][:-1] == [*prompt, {"role": "assistant", "content": "(empty)"}]
+    assert list(found.conversation) == third["messages"]
+    assert found.text is None and found.answer is not None and found.answer["text"] == "still no"
+    assert [(one["seed"], one["temperature"], one["logprobs"]) for one in fake.requests] == [
+        (5, 0.7, True), (6, 0.7, True), (7, 0.7, True)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("size", "context_tokens", "tokens"), [
+    ("large", 4096, 1696), ("tiny", 4096, 400), ("tiny", 2500, 100),
+])  # fmt: skip
+def test_a_prompt_leaves_room_for_an_answer_and_its_repair(size: Size, context_tokens: int, tokens: int) -> None:
+    """An answer of 1,000 tokens, the same again, and its errors."""
+    author = Author(Client(Endpoint(model="any")), "spec", 3, 1000, False, size, context_tokens)
+    assert author.prompt_tokens == tokens
 
 
 @pytest.mark.usefixtures("sandboxed")
