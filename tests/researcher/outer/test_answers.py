@@ -97,6 +97,40 @@ def test_a_repair_is_asked_for_after_the_prompt_and_the_last_answer_alone() -> N
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("answer", "finish", "text", "reason"),
+    [
+        ("Instruction: 'Punish waiting.'", "stop", "Punish waiting.", "ok"),
+        ("Note: **Punish\nwaiting", "stop", "Punish waiting.", "ok"),
+        ("Trade now!", "stop", "Trade now!", "ok"),
+        ("Trade it", "stop", None, "empty"),
+        ("Reward patience.", "stop", None, "known"),
+        ("Punish waiting. Reward pat", "length", "Punish waiting.", "ok"),
+        ("Punish waiting and reward pat", "length", None, "truncated"),
+        ("x" * 300, "stop", "x" * 300 + ".", "ok"),
+        ("Punish waiting. " + "x" * 300, "stop", "Punish waiting.", "ok"),
+    ],
+)
+def test_an_instruction_is_the_whole_sentences_of_an_answer(
+    answer: str, finish: str, text: str | None, reason: str
+) -> None:
+    with fake_endpoint(completion(answer, finish)) as fake:
+        author = Author(Client(Endpoint(base_url=fake.url, model="fake")), "spec", 0, 1000, False)
+        prompt = [{"role": "user", "content": "Advise."}]
+        found, verdict = author.generate_sentence("instruction", Kind.REWARD, prompt, 7, {"Reward patience."})
+    assert (found, verdict.reason) == (text, reason)
+    assert [fake.requests[0][name] for name in ("seed", "temperature", "max_tokens")] == [7, 0.5, 100]
+
+
+@pytest.mark.parametrize(("base", "again"), [(None, "the whole corrected module"), (CODE, "all edits, corrected")])
+def test_a_repair_of_edits_asks_for_edits(base: str | None, again: str) -> None:
+    edit = "<<<<<<< SEARCH\nnowhere\n=======\nhere\n>>>>>>> REPLACE\n"
+    with fake_endpoint(completion(edit)) as fake:
+        author = Author(Client(Endpoint(base_url=fake.url, model="fake")), "code", 1, 100, False)
+        found = author.generate(Kind.REWARD, [{"role": "user", "content": "Edit the reward."}], 5, base)
+    assert found.text is None and again in fake.requests[1]["messages"][-1]["content"]
+
+
 @pytest.mark.parametrize(("size", "context_tokens", "tokens"), [
     ("large", 4096, 1696), ("tiny", 4096, 400), ("tiny", 2500, 100),
 ])  # fmt: skip
