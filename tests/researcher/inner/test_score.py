@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from serl.agents.execution.data import TRAIN
+from serl.agents.execution.data import TEST, TRAIN, UNSEEN
 from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.vector import LAYOUT, SCALES
 from serl.agents.execution.policies.reactive import Passive
+from serl.agents.learning.evaluation import Outcome
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.networks import ActorCritic
@@ -23,6 +24,7 @@ from serl.exchange.errors import ConfigError
 from serl.history.day import Day, write_day
 from serl.history.generate import generate_day
 from serl.researcher.inner import score as scoring
+from serl.researcher.inner.errors import SealedError
 from serl.researcher.inner.settings import STATIC, Settings
 from serl.researcher.inner.training_data import file_of
 from serl.researcher.inner.versions import versions_of
@@ -67,6 +69,30 @@ def test_messages_change_what_a_team_does(settings: Settings) -> None:
     said, nothing = (scoring.in_process(here.days, here.episodes, one, "paced", 2) for one in (loud, silent))
     assert (said.actions[: 2 * settings.orders] == nothing.actions[: 2 * settings.orders]).all()  # silence at first
     assert not np.array_equal(said.actions, nothing.actions)
+
+
+def test_a_team_counts_by_the_lots_of_its_members() -> None:
+    """Two orders of two agents each: prices are weighted by lots, lots are added, and the mids are those of the order."""
+    results = {"price_ticks": np.array([10.0, 20.0, 30.0, 50.0])}
+    mids, lots = np.array([[1.0], [1.0], [2.0], [2.0]]), np.array([[1, 0], [1, 2], [2, 0], [0, 2]])
+    found = scoring._merge_teams(Outcome(results, np.zeros((4, 2, 1)), mids, lots), np.array([[1, 3], [2, 2]]))
+    assert found.results["price_ticks"].tolist() == [17.5, 40.0]
+    assert (found.mids_ticks.tolist(), found.lots.tolist()) == ([[1.0], [2.0]], [[2, 2], [2, 2]])
+
+
+def test_controls_are_the_moves_of_the_market_for_the_side_of_the_order(settings: Settings) -> None:
+    here = scoring.scoring_set(settings)
+    episodes = here.episodes[:2].copy()
+    episodes["sign"] = 1, -1
+    mids = np.array([[100.0, 105.0, 102.0], [100.0, 105.0, 99.0]])
+    moved = here._replace(episodes=episodes, no_orders=dataclasses.replace(here.no_orders, mids_ticks=mids))
+    np.testing.assert_allclose(scoring._controls(moved), [200.0, 100.0])
+
+
+@pytest.mark.parametrize("part", [TEST, UNSEEN])
+def test_sealed_parts_are_scored_with_a_permit_alone(settings: Settings, part: str) -> None:
+    with pytest.raises(SealedError, match=f"the {part} part is sealed"):
+        scoring.scoring_set(settings, part)
 
 
 @pytest.mark.long
