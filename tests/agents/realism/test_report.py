@@ -11,7 +11,7 @@ from serl.agents.realism.cli import realism
 from serl.agents.realism.errors import EmptyWindow, NoSuchSymbol, RealismError
 from serl.agents.realism.scores import CONDITIONAL_SCORES, SCORES
 from serl.agents.realism.tape import SECOND_NS
-from serl.exchange.errors import ConfigError
+from serl.exchange.errors import ConfigError, UnwritableFileError
 from serl.history.day import write_day
 from serl.history.errors import DayError, SourceError
 from serl.history.generate import generate_day
@@ -90,7 +90,7 @@ def test_a_day_against_itself(days: Path, tmp_path: Path) -> None:
         (["--seed", "-1"], BadParameter, "-1 is not in the range x>=0"),
         (["--levels", "5000"], RealismError, "levels: expected 1 to 1000"),
         (["--baseline", "missing.day"], SourceError, "does not exist"),
-        (["-o", "nowhere/report.html"], ReportFileError, "expected a writable file"),
+        (["-o", "nowhere/report.html"], UnwritableFileError, "expected a file in a folder that exists"),
         (["-o", "report.json"], ReportFileError, "ends in .html"),
     ],
 )
