@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from serl.agents.execution.policies.policy import Policy
     from serl.agents.execution.report import Benchmark
     from serl.agents.signals.forecaster import Forecaster
+    from serl.exchange.config import MarketRules
+    from serl.history.day import Day
 
 DAY_S = 86_400
 
@@ -48,6 +50,10 @@ DAY_S = 86_400
     help="The file whose forecasts the trained policy observes; they are made from the feed.",
 )
 @click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="Orders endpoint of the exchange.")
+@click.option(
+    "--config", type=click.Path(path_type=Path),
+    help="Configuration of the exchange: orders are rounded to the symbol's lot_multiple and tick_table, which the exchange does not tell.",
+)  # fmt: skip
 @click.option("--name", "participant", default="executor", show_default=True, help="Participant name.")
 @curve_option
 @token_options("Token of the participant")
@@ -67,7 +73,7 @@ DAY_S = 86_400
 )
 def execute(
     name: str | None, policy: str | None, symbol: str, side: str, qty: int, window: str, interval: float, mode: str | None, volume_curve: Path | None,
-    rate: float, risk_aversion: float, volatility: float, impact: float, cross_share: float, forecaster: Path | None, connect: str,
+    rate: float, risk_aversion: float, volatility: float, impact: float, cross_share: float, forecaster: Path | None, connect: str, config: Path | None,
     participant: str, curve: Path | None, token: str, day: Path | None, report: Path, progress: Path | None, flow: Path | None,
 ) -> None:  # fmt: skip
     """Work a parent order on a running exchange and report what it cost.
@@ -86,6 +92,7 @@ def execute(
     from serl.clients.blocking import connect as log_in
     from serl.exchange.records import Side
     from serl.extras import require_reports
+    from serl.history.day import read_day
 
     if (name is None) == (policy is None):
         raise click.UsageError("expected one policy, either as POLICY or with --policy")
@@ -105,13 +112,15 @@ def execute(
     forecasting = _forecasting(chosen, forecaster)
     reports.import_drawing()
     _make_folder(report)
-    benchmark = None if day is None else _in_process_benchmark(day, order, chosen, used, forecasting)
+    replayed = None if day is None else read_day(day)
+    rules = _order_rules(config, order, replayed)
+    benchmark = None if replayed is None else _in_process_benchmark(replayed, order, chosen, used, forecasting)
     # an interrupted command must not leave unattended orders
     with log_in(connect, participant, token, curve=curve, cancel_on_disconnect=True) as client:
         progress_file = None if progress is None else ProgressFile(progress, participant, order, chosen)
         order_flow_log = None if flow is None else OrderFlowLog(flow, participant, chosen.name, symbol)
         forecasts = None if forecasting is None else ServedForecasts(*forecasting)
-        executor = Executor(client, order, chosen, used, progress_file, order_flow_log, forecasts)
+        executor = Executor(client, order, chosen, used, progress_file, order_flow_log, forecasts, rules)
         click.echo(f"{participant}: waiting for {window} to {side} {qty:,} {symbol}")
         tick_size = float(client.instrument(symbol).tick_size)
         execution = _run_or_tell(executor)
@@ -144,10 +153,12 @@ def _make_folder(folder: Path) -> None:
 
 
 def _run_or_tell(executor: "Executor") -> "Execution":
-    """Runs the order. On an interruption, prints what is filled so far, because no report will be written."""
+    """Runs the order. On an interruption or an error, prints what is filled so far, because no report will be written."""
+    from serl.exchange.errors import SerlError
+
     try:
         return executor.run()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SerlError):
         filled_lots = sum(qty for _, _, qty, _ in executor.market.own_fills)
         click.echo(
             f"stopped early: {filled_lots:,} of {executor.order.qty_lots:,} lots are filled so far; the exchange cancels the open orders"
@@ -173,16 +184,32 @@ def _forecasting(policy: "Policy", path: Path | None) -> "tuple[Forecaster, str]
     return None if forecaster is None else (forecaster, name)
 
 
+def _order_rules(config: Path | None, order: "ParentOrder", day: "Day | None") -> "MarketRules":
+    """The rules that orders must fit: those of the configuration, changed by those of the replayed day. Raises ConfigError for an unknown symbol."""
+    from serl.agents.execution.order_rules import NO_RULES, rules_of_day
+    from serl.exchange.config import load_config
+    from serl.exchange.errors import ConfigError
+    from serl.history.day import select_symbol
+
+    rules: MarketRules = NO_RULES
+    if config is not None:
+        symbols = {symbol.name: symbol for symbol in load_config(config).symbols}
+        if order.symbol not in symbols:
+            raise ConfigError(
+                f"{config}: expected the symbol {order.symbol}, got {', '.join(symbols)}; give the exchange's file"
+            )
+        rules = symbols[order.symbol]
+    return rules if day is None else rules_of_day(select_symbol(day, order.symbol), order.start_ns, rules)
+
+
 def _in_process_benchmark(
-    path: Path, order: "ParentOrder", policy: "Policy", mode: str, forecasting: "tuple[Forecaster, str] | None"
+    day: "Day", order: "ParentOrder", policy: "Policy", mode: str, forecasting: "tuple[Forecaster, str] | None"
 ) -> "Benchmark":
     from serl.agents.execution.inprocess import replay_with, replay_with_twap
     from serl.agents.execution.policies.volume import Vwap
     from serl.agents.execution.report import Benchmark
     from serl.agents.realism.days import day_origin
-    from serl.history.day import read_day
 
-    day = read_day(path)
     if isinstance(policy, Vwap):
         policy.curve.require_unseen([day])
     steps = replay_with(day, order, policy, mode, forecasting)

@@ -11,6 +11,10 @@ class LayoutMismatchError(SerlError, ValueError):
     """A policy was trained with observations or actions other than those of the environment."""
 
 
+class OrderRulesError(SerlError, ValueError):
+    """The exchange rejects orders of an execution because their quantity or price does not fit the symbol's rules."""
+
+
 class ProgressError(SerlError, OSError):
     """A progress file cannot be written."""
 

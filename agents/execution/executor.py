@@ -8,11 +8,14 @@ import numpy as np
 from serl.agents.execution.environment.forecasts import Forecasts, ServedForecasts
 from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
+from serl.agents.execution.environment.windows import check_multiples
 from serl.agents.execution.order import ParentOrder
+from serl.agents.execution.order_rules import NO_RULES
 from serl.agents.execution.policies.policy import Policy, environment_settings, require_mode
 from serl.agents.execution.progress import OrderFlowLog, ProgressFile
 from serl.agents.execution.served import PRINT, ServedMarket
 from serl.clients.blocking import Exchange
+from serl.exchange.config import MarketRules
 from serl.exchange.records import Rows
 
 
@@ -30,6 +33,7 @@ class Execution:
     trades: list[tuple[int, int, int, int]] = dataclasses.field(default_factory=list)  # match id, time, price, qty
     steps: list[tuple[int, int]] = dataclasses.field(default_factory=list)  # lots and ticks x lots of each decision
     unfilled_lots: int = 0  # at the end of the window, before forced completion
+    rejected: dict[str, int] = dataclasses.field(default_factory=dict)  # child orders, by reason
 
     @property
     def filled_lots(self) -> int:
@@ -75,11 +79,13 @@ class Executor:
 
     def __init__(
         self, client: Exchange, order: ParentOrder, policy: Policy, mode: str = "market", progress: ProgressFile | None = None,
-        order_flow_log: OrderFlowLog | None = None, forecasts: ServedForecasts | None = None,
+        order_flow_log: OrderFlowLog | None = None, forecasts: ServedForecasts | None = None, rules: MarketRules = NO_RULES,
     ) -> None:  # fmt: skip
+        """rules: lot_multiple and tick_table of the symbol, which the exchange does not tell. Raises ConfigError for a quantity that does not fit."""
         require_mode(policy, mode)
+        check_multiples(order.episode, rules.lot_multiple)
         self.order, self.policy, self.mode = order, policy, mode
-        self.market = ServedMarket(client, order.symbol)
+        self.market = ServedMarket(client, order.symbol, rules)
         self.market.require_not_started(order.start_ns)
         self._forecasts = forecasts
         if forecasts is not None:
@@ -107,5 +113,5 @@ class Executor:
             order, self.policy.name, self.mode, None if np.isnan(arrival) else arrival, market.own_fills, market.children,
             sorted(mid for mid in market.mids if start <= mid[0] <= end),
             in_the_book(market.trades, start, end),
-            steps, unfilled_lots,
+            steps, unfilled_lots, dict(market.rejected),
         )  # fmt: skip

@@ -53,6 +53,10 @@ def summarise(execution: Execution, benchmark: Benchmark | None) -> dict[str, An
         notes.append("PA_twap: needs --day, the file that is being replayed")
     if execution.arrival_mid_ticks is None:
         notes.append("IS: no two-sided market at the start of the window")
+    for reason, count in execution.rejected.items():
+        notes.append(
+            f"{count:,} of {len(execution.children):,} child orders {'was' if count == 1 else 'were'} rejected: {reason}"
+        )
     return {
         "policy": execution.policy, "mode": execution.mode, "symbol": order.symbol, "side": order.side.name.lower(), "qty_lots": order.qty_lots,
         "window_ns": [order.start_ns, order.end_ns], "interval_ns": order.interval_ns, "parent_orders": 1,

@@ -1,18 +1,21 @@
 """A served exchange as an `ExecutionMarket` with one environment: the feed and our reports become FRAME and FILL rows."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from serl.agents.execution.environment.records import FILL, FRAME, LEVELS
+from serl.agents.execution.errors import OrderRulesError
+from serl.agents.execution.order_rules import NO_RULES, on_tick, whole_lots
 from serl.agents.signals.grid import STEP_NS
 from serl.agents.signals.live import Observation, level_arrays
 from serl.clients.blocking import Exchange
 from serl.clients.session import Order, Report
-from serl.exchange.config import time_of_day_text
-from serl.exchange.errors import SerlError
-from serl.exchange.records import EventKind, Rows
+from serl.exchange.config import MarketRules, time_of_day_text
+from serl.exchange.errors import Rejected, SerlError
+from serl.exchange.records import EventKind, Reason, Rows
 from serl.exchange.wire import Kind
 
 SECOND_NS = 1_000_000_000
@@ -39,8 +42,9 @@ class ServedMarket:
     channels: tuple[str, ...] = ("l1", "trade")
     """Channels of the feed; reports alone need l1."""
 
-    def __init__(self, client: Exchange, symbol: str) -> None:
-        self.client, self.symbol = client, symbol
+    def __init__(self, client: Exchange, symbol: str, rules: MarketRules = NO_RULES) -> None:
+        """rules: the symbol's, to which orders are rounded as in the markets in process."""
+        self.client, self.symbol, self._rules = client, symbol, rules
         self._number = client.instrument(symbol).number
         kind, self._speed, _, self.midnight_ns = client.session.clock
         self._lockstep = kind == "lockstep"
@@ -51,6 +55,7 @@ class ServedMarket:
         self.own_fills: list[tuple[int, int, int, int]] = []  # time, price, qty, match id
         self.trades: list[tuple[int, int, int, int, int, int]] = []  # match id, time, price, qty, aggressor, off book
         self.children: list[tuple[int, int]] = []  # time, qty
+        self.rejected: Counter[str] = Counter()  # our orders, by reason
         self.mids: list[tuple[int, float]] = []
         self._own_before = self._trades_before = 0
         #: called with each of our fills when it is reported: time, price, qty
@@ -116,22 +121,30 @@ class ServedMarket:
             self._cancel_resting(self._resting)
             self._resting = None
             self._drain_inbox()
-        send = self.client.sell if self._side == SELL else self.client.buy
         market_lots, limit_lots, limit_ticks = (
             int(child[name]) for name in ("market_lots", "limit_lots", "limit_ticks")
         )
         late_lots = sum(qty for _, _, qty, _ in self.own_fills[self._own_before :])  # 0 in lockstep
         from_limit = min(late_lots, limit_lots)
-        limit_lots, market_lots = limit_lots - from_limit, max(0, market_lots - (late_lots - from_limit))
+        limit_lots = whole_lots(self._rules, limit_lots - from_limit)
+        market_lots = whole_lots(self._rules, max(0, market_lots - (late_lots - from_limit)))
+        limit_ticks = on_tick(self._rules, limit_ticks, 1 if self._side == SELL else -1)
         if market_lots:
-            self._track(send(self.symbol, market_lots))
-            self.children.append((self._now_ns, market_lots))
+            self._send_order(market_lots, None)
         if limit_lots and limit_ticks:
-            self._resting = self._track(send(self.symbol, limit_lots, limit_ticks))
-            self.children.append((self._now_ns, limit_lots))
+            self._resting = self._send_order(limit_lots, limit_ticks)
         lots = market_lots + (limit_lots if limit_ticks else 0)
         self.on_order_flow(self._now_ns, int(lots > market_lots), int(market_lots > 0), cancels, lots)
         self._drain_inbox()
+
+    def _send_order(self, qty_lots: int, price_ticks: int | None) -> Order | None:
+        """Returns the order; None if it is rejected, which `receive` counts: its quantity is due again at the next decision."""
+        self.children.append((self._now_ns, qty_lots))
+        send = self.client.sell if self._side == SELL else self.client.buy
+        try:
+            return self._track(send(self.symbol, qty_lots, price_ticks))
+        except Rejected:
+            return None
 
     def _cancel_resting(self, order: Order) -> None:
         self.client.mass_cancel(self.symbol)
@@ -186,8 +199,20 @@ class ServedMarket:
                 self.on_fill(item.time_ns - self.midnight_ns, item.price_ticks, item.qty_lots)
             elif item.kind in (EventKind.ACCEPTED, EventKind.RESTED) and item.order_number:
                 self._order_number = item.order_number
+            elif item.kind == EventKind.REJECTED and item.command_id == item.order_id:
+                self._count_rejected(item)
         elif isinstance(item, tuple) and item and isinstance(item[0], str):
             self._receive_feed(item[0], item[1])
+
+    def _count_rejected(self, item: Report) -> None:
+        """Raises OrderRulesError for an order that will never fit: the whole parent order would be sent at once, at the end of the window."""
+        reason = Reason(item.reason)
+        self.rejected[reason.name] += 1
+        if reason in (Reason.BAD_QTY, Reason.BAD_PRICE):
+            raise OrderRulesError(
+                f"{self.symbol}: expected orders that fit its rules, got {reason.name} for one of {self.children[-1][1]:,} lots; give the exchange's lot_multiple "
+                "and tick_table, with --config"
+            )
 
     def _receive_feed(self, topic: str, message: list[Any]) -> None:
         _, _, _, _, time_ns, items = message

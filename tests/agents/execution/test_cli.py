@@ -1,5 +1,6 @@
 """`serl execute`: what it refuses before it trades, and what an interruption leaves."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from serl.exchange.errors import ConfigError
 from serl.exchange.wire import Kind
 from tests.agents.signals import sample
 from tests.clients.dashboard.server_fixture import wait_until
-from tests.server_fixture import free_endpoint, start_exchange
+from tests.server_fixture import free_endpoint, launch, start_exchange
 
 ORDER = ["twap", "--symbol", "DEMO", "--side", "sell", "--qty", "90", "--window", "23:00-23:30"]
 
@@ -38,6 +39,26 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_login(tmp_path: P
     (tmp_path / "file").write_text("")
     with pytest.raises(ReportFileError, match="expected a writable folder, got File exists"):
         execute.main([*ORDER, "--connect", free_endpoint(), "--report", str(tmp_path / "file")], standalone_mode=False)
+
+
+def test_the_rules_of_the_configuration_and_of_the_exchange(tmp_path: Path) -> None:
+    """Where the market takes no orders, each one is due again at the next decision, on any clock."""
+    config = tmp_path / "exchange.yaml"
+    config.write_text("""symbols: [{name: DEMO, lot_multiple: 10, day: [{at: "00:00", phase: closed}]}]""")
+    served = launch("--config", str(config), "--clock", "scaled:200", "--clock-start", "22:35")
+    order = [*ORDER[:-1], "23:00-23:01", "--config", str(config), "--connect", served.endpoint]
+    order += ["--report", str(tmp_path)]
+    try:
+        with pytest.raises(ConfigError, match=r"expected a multiple of lot_multiple \(10\), got 95; round it"):
+            execute.main([*order, "--qty", "95"], standalone_mode=False)
+        with pytest.raises(ConfigError, match=r"exchange.yaml: expected the symbol OTHER, got DEMO; give the exchange"):
+            execute.main([*order, "--symbol", "OTHER"], standalone_mode=False)
+        execute.main(order, standalone_mode=False)
+    finally:
+        served.stop()
+    summary = json.loads((tmp_path / "DEMO-sell-twap.json").read_text())["summary"]
+    assert (summary["filled_lots"], summary["children"]) == (0, 3)
+    assert "3 of 3 child orders were rejected: WRONG_PHASE" in summary["notes"]
 
 
 @pytest.mark.parametrize("seconds", ["nan", "inf", "0", "-1"])

@@ -15,9 +15,11 @@ import pytest
 from serl.agents.execution.environment.forecasts import ServedForecasts
 from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.vector import LAYOUT, SCALES, ExecutionVectorEnv
+from serl.agents.execution.errors import OrderRulesError
 from serl.agents.execution.executor import Execution, Executor
 from serl.agents.execution.inprocess import replay_with, replay_with_twap
 from serl.agents.execution.order import ParentOrder
+from serl.agents.execution.order_rules import NO_RULES, rules_of_day
 from serl.agents.execution.policies.policy import Policy
 from serl.agents.execution.policies.reactive import Aggressive, Participation, Passive
 from serl.agents.execution.policies.schedules import AlmgrenChriss, Twap
@@ -25,9 +27,11 @@ from serl.agents.execution.policies.volume import VolumeCurve, Vwap
 from serl.agents.execution.served import CROSSED, PRINT, ServedMarket, WindowStartedError
 from serl.agents.signals.errors import SignalError
 from serl.clients.blocking import connect
+from serl.exchange.config import MarketRules
 from serl.exchange.errors import ConfigError
-from serl.exchange.records import Side
+from serl.exchange.records import CommandKind, Rule, Side, command
 from serl.history.day import Day, write_day
+from serl.history.errors import ExportError
 from serl.history.generate import generate_day
 from tests.agents.signals import sample
 from tests.server_fixture import launch
@@ -81,7 +85,12 @@ def path(day: Day, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def serve(
-    path: Path, order: ParentOrder, policy: Policy, mode: str, forecasts: ServedForecasts | None = None
+    path: Path,
+    order: ParentOrder,
+    policy: Policy,
+    mode: str,
+    forecasts: ServedForecasts | None = None,
+    rules: MarketRules = NO_RULES,
 ) -> Execution:
     """Works an order on an exchange of its own into which a day is replayed in lockstep."""
     served = launch("--symbols", "DEMO", "--clock", "lockstep", "--participants", "2")
@@ -89,7 +98,7 @@ def serve(
     try:
         with ExitStack() as stack:
             with connect(served.endpoint, "executor") as client:
-                executor = Executor(client, order, policy, mode, forecasts=forecasts)
+                executor = Executor(client, order, policy, mode, forecasts=forecasts, rules=rules)
                 history = subprocess.Popen(replay, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
                 stack.enter_context(history)
                 execution = executor.run()
@@ -151,12 +160,52 @@ def test_served_forecasts_are_those_of_the_recorded_day(day: Day, path: Path, mo
     assert (forecasts != 0).all() and forecasts.std(axis=0).all(), "all are known, and they change"
 
 
+def test_orders_fit_the_lots_and_ticks_of_a_served_day(day: Day, tmp_path: Path) -> None:
+    """Each order of another quantity or price was rejected without a word, so most of the parent order was sent at once, at the end."""
+    commands = day.commands.copy()
+    commands["qty_lots"] *= 10
+    commands["price_ticks"] *= 5
+    commands["command_id"] += 2
+    commands["order_id"][commands["order_id"] > 0] += 2
+    settings = [
+        command(CommandKind.RULE, flags=rule, price_ticks=value, command_id=number, time_ns=int(commands["time_ns"][0]))
+        for number, (rule, value) in enumerate(((Rule.LOT, 10), (Rule.TICK, 5)), start=1)
+    ]
+    ruled = Day(np.concatenate((*settings, commands)), np.concatenate(([-1, -1], day.rows)), day.reference)
+    write_day(ruled, tmp_path / "ruled.day")
+    rules = rules_of_day(ruled, START_NS)
+    assert (rules.lot_multiple, rules.tick_table) == (10, {0: 5})
+    execution = serve(tmp_path / "ruled.day", ORDER, ObservationPolicy(), "hybrid", rules=rules)
+    assert execution.steps == replay_with(ruled, ORDER, ObservationPolicy(), "hybrid")
+    assert execution.filled_lots == ORDER.qty_lots and len(execution.children) > 10
+    fills = replay_with_twap(ruled, ORDER)
+    assert {lots % 10 for _, _, lots in fills} == {0} and len({time_ns for time_ns, _, _ in fills}) == 16
+    own = [(sum(lots for at, _, lots in fills if at == time_ns)) for time_ns in ORDER.slice_times_ns]
+    assert own == [lots for lots, _ in replay_with(ruled, ORDER, Twap(), "market")]
+
+
+@pytest.mark.parametrize("clock", [("lockstep",), ("scaled:20", "--clock-start", "09:31")], ids=lambda clock: clock[0])
+def test_an_order_that_does_not_fit_the_rules_ends_the_execution(tmp_path: Path, clock: tuple[str, ...]) -> None:
+    """No client learns the rules from the exchange: without them everything would be sent at once, at the end of the window."""
+    (tmp_path / "exchange.yaml").write_text("symbols: [{name: DEMO, lot_multiple: 10}]")
+    served = launch("--config", str(tmp_path / "exchange.yaml"), "--clock", *clock)
+    try:
+        with connect(served.endpoint, "executor") as client:
+            executor = Executor(client, dataclasses.replace(ORDER, qty_lots=70), Twap())
+            with pytest.raises(
+                OrderRulesError, match=r"expected orders that fit its rules, got BAD_QTY .*with --config"
+            ):
+                executor.run()
+    finally:
+        served.stop()
+
+
 def test_invalid_orders_are_refused_before_anything_is_sent(day: Day) -> None:
     with pytest.raises(ConfigError, match="aggressive: expected action mode market or hybrid, got 'limit'"):
         replay_with(day, ORDER, Aggressive(), "limit")
     with pytest.raises(ConfigError, match="expected a divisor of the window's 240 s, got 7 s"):
         replay_with(day, dataclasses.replace(ORDER, interval_ns=7_000_000_000), Twap(), "market")
-    with pytest.raises(ConfigError, match="symbol: expected one of the day's symbols DEMO, got NONE"):
+    with pytest.raises(ExportError, match="--symbol: expected one of DEMO, got NONE"):
         replay_with(day, dataclasses.replace(ORDER, symbol="NONE"), Twap(), "market")
 
 
@@ -186,6 +235,9 @@ def test_a_past_window_is_refused(endpoint: str) -> None:
         order = ParentOrder("DEMO", Side.BUY, 5, -MINUTE_NS, 0, MINUTE_NS)
         with pytest.raises(WindowStartedError, match="choose a later window"):
             Executor(client, order, Twap())
+        odd = dataclasses.replace(ORDER, qty_lots=35)
+        with pytest.raises(ConfigError, match=r"expected a multiple of lot_multiple \(10\), got 35; round it"):
+            Executor(client, odd, Twap(), rules=MarketRules(lot_multiple=10))
 
 
 def test_trades_of_an_auction_count_without_a_sign_and_prints_do_not() -> None:
