@@ -55,12 +55,14 @@ class Resends:
         gateway = self._core.gateway
         route, queue = int(gateway.route[slot]), self._ring.get(slot)
         if queue is None or queue.route != route:  # one with another route belongs to a session that has ended
-            queue = self._ring[slot] = _Queue(route)
+            queue = _Queue(route)
         if queue.count + len(command_ids) > self._rows_max:
             raise RequestError(
                 "throttled",
-                f"{queue.count} commands (resent_rows_max: {self._rows_max}) already wait for their stored reports; resend later",
+                f"expected at most {self._rows_max} commands (resent_rows_max) that wait for their stored reports, got {queue.count} and "
+                f"{len(command_ids)} more; resend fewer, or later",
             )
+        self._ring[slot] = queue
         queue.count += len(command_ids)
         queue.parts.append((command_ids.copy(), self._sessions.last_sent(slot)))
 
