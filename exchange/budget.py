@@ -10,7 +10,7 @@ QUIET_S = 0.1
 BURST_PERIODS_S = 5.0
 """A rate allows bursts as large as what it grants in this time."""
 TRACKED_MAX = 4096
-"""Number of keys whose charges are remembered; beyond it, keys without debt are forgotten."""
+"""Number of keys whose charges are remembered; beyond it, keys that have earned what they used are forgotten."""
 
 
 processor_time_s = time.thread_time
@@ -71,8 +71,11 @@ class Charges:
         left = min(full, left + (now_s - since_s) * self._per_s)
         self._charged[key] = left - (units if owes or left > 0 else 0.0), now_s
         if len(self._charged) > TRACKED_MAX:
-            recent_s = now_s - 2 * BURST_PERIODS_S
-            self._charged = {each: entry for each, entry in self._charged.items() if entry[1] > recent_s}
+            self._charged = {
+                each: (left_then, then_s)
+                for each, (left_then, then_s) in self._charged.items()
+                if left_then + (now_s - then_s) * self._per_s < full
+            }
         return left > 0
 
 

@@ -13,7 +13,7 @@ import pytest
 import zmq
 
 from serl.exchange import budget, connections, requests
-from serl.exchange.budget import BURST_S, Budget, Shares
+from serl.exchange.budget import BURST_PERIODS_S, BURST_S, Budget, Charges, Shares
 from serl.exchange.config import LimitsConfig
 from serl.exchange.connections import Connections
 from serl.exchange.gateway.state import new_gateway
@@ -68,20 +68,27 @@ def test_a_source_alone_gets_the_whole_share(monkeypatch: pytest.MonkeyPatch) ->
     clock = FakeTime(monkeypatch)
     shares = Shares(["unauthenticated", "queries"], SHARE)
     assert served_pieces(clock, shares, ["queries"], 20.0)["queries"] * PIECE_S > 0.9 * SHARE * 20.0
+    shares["queries"].spend(1.0)
+    assert shares.wait_s("queries") == shares.waits_s()["queries"] > 10.0
     clock.now_s += 1.0
     assert not shares.are_limited, "without orders nobody waits"
-    assert shares.wait_s("queries") == 0.0
+    assert shares.wait_s("queries") == shares.waits_s()["queries"] == 0.0
 
 
 def test_the_rest_of_a_turn_is_charged_to_those_it_served(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = FakeTime(monkeypatch)
-    shares = Shares(["unauthenticated", "queries"], SHARE)
+    names = ["unauthenticated", "queries", "admin"]
+    shares = Shares(names, SHARE)
     shares.begin_turn()
-    clock.now_s += 0.004
+    clock.now_s += 0.012
     shares["unauthenticated"].spend(0.001)
+    shares["admin"].spend(0.002)
     shares.end_turn()
-    assert shares["unauthenticated"].spent_s == pytest.approx(0.004)
-    assert shares["queries"].spent_s == 0.0
+    assert [shares[name].spent_s for name in names] == pytest.approx([0.004, 0.0, 0.008]), "as much more as they took"
+    shares.begin_turn()
+    shares["queries"].spend(0.001)
+    shares.end_turn()
+    assert shares["queries"].spent_s == 0.001, "nothing is left to charge, nor to give back"
 
 
 def test_work_that_nobody_waited_for_is_no_debt(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +122,39 @@ def test_no_wait_takes_nothing_of_what_a_source_has_earned(monkeypatch: pytest.M
     source.spend(BURST_S / 2)
     assert not source.wait_s(), "a burst is still allowed"
     source.hold(1.0)
+    source.hold(0.5)
     assert source.wait_s() == pytest.approx(1.0)
+    quiet = Budget(SHARE, is_limited=lambda: False)
+    quiet.hold(1.0)
+    assert not quiet.wait_s(), "without orders nobody waits"
+
+
+def test_charges_grant_a_rate_and_a_burst(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, charges = FakeTime(monkeypatch), Charges(2.0)
+    assert sum(charges.take(1) for _ in range(20)) == 2.0 * BURST_PERIODS_S, "a burst"
+    clock.now_s += 4.0  # of its debt of 10, it earns 8
+    assert not charges.take(1)
+    clock.now_s += 2.0  # it has earned 4, and owes 3
+    assert charges.take(1) and not charges.take(1)
+    assert charges.take(2), "each key has its own"
+    clock.now_s += 1000.0
+    assert sum(charges.take(1, owes=False) for _ in range(20)) == 2.0 * BURST_PERIODS_S, "no more than a burst is saved"
+    clock.now_s += 0.25
+    assert charges.take(1, owes=False), "a refusal was not charged"
+    assert all(Charges(0.0).take(1, 1e9) for _ in range(3)), "0: no limit"
+
+
+def test_debts_are_remembered_however_many_keys_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flood of others made the exchange forget the debt of each key that had been silent for ten seconds."""
+    clock, charges = FakeTime(monkeypatch), Charges(2.0)
+    monkeypatch.setattr(budget, "TRACKED_MAX", 3)
+    charges.take(1, 100.0)  # in debt for 45 s
+    charges.take(2, 4.0)
+    clock.now_s += 44.0
+    for key in range(3, 7):
+        charges.take(key)
+    assert not charges.take(1)
+    assert len(charges._charged) <= 5, "the second has earned what it used"
 
 
 def test_unauthenticated_connections_get_few_answers_each_while_there_is_no_time() -> None:
