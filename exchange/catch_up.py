@@ -67,8 +67,8 @@ class CatchUp:
         while is_behind and self._gateway.clock[CLOCK_KIND] == LOCKSTEP_CLOCK:
             is_behind = self._send_part(behind)
         if is_behind:
+            self._drop_rows(behind)
             self._ring[slot] = behind
-            self._drop_rows()
 
     def end(self, slot: int) -> None:
         """Forgets a session that ends."""
@@ -137,6 +137,7 @@ class CatchUp:
         behind.is_searching = not is_over
         if rows is not None:
             behind.rows = rows
+            self._drop_rows(behind)
         elif is_over:  # the next check ends the session; its client gets `replay_gone` at its next login
             gateway.status[behind.slot] = SLOW
             gateway.counter[SLOW_SESSIONS] += 1
@@ -157,7 +158,9 @@ class CatchUp:
         behind.last_sent, behind.rows = int(part[count - 1]["report"]), behind.rows[count:]
         return True
 
-    def _drop_rows(self) -> None:
-        while sum(len(each.rows) for each in self._ring.values()) > ROWS_KEPT_MAX:
-            most = max(self._ring.values(), key=lambda each: len(each.rows))
+    def _drop_rows(self, behind: _Behind) -> None:
+        """Drops reports that sessions are still to be sent, with those of `behind`, which is not in the ring, until few enough are kept."""
+        sessions = [*self._ring.values(), behind]
+        while sum(len(each.rows) for each in sessions) > ROWS_KEPT_MAX:
+            most = max(sessions, key=lambda each: len(each.rows))
             most.rows = most.rows[: len(most.rows) // 2].copy()

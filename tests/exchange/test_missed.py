@@ -168,7 +168,9 @@ def test_missed_reports_are_sent_in_parts(core: Core, cut: bool, monkeypatch: py
         sent.append(msgpack.unpackb(message))
         return True
 
-    monkeypatch.setattr("serl.exchange.catch_up.ROWS_KEPT_MAX", 3000 if cut else 10**6)
+    kept_max = 3000 if cut else 10**6
+    monkeypatch.setattr("serl.exchange.catch_up.ROWS_KEPT_MAX", kept_max)
+    monkeypatch.setattr("serl.exchange.catch_up.QUIET_TURN_S_MAX", 1e-5)
     gateway, nothing_left = core.gateway, Budget(1e-9)
     nothing_left.spend(1.0)
     catch_up = CatchUp(core, DelayedReports(gateway, send), send, lambda: 0, 10**6)
@@ -183,6 +185,7 @@ def test_missed_reports_are_sent_in_parts(core: Core, cut: bool, monkeypatch: py
     trade(core, 60_001, 1000)
     while catch_up.is_waiting or catch_up.is_searching:
         catch_up.send(False, nothing_left)
+        assert sum(len(behind.rows) for behind in catch_up._ring.values()) <= kept_max, "also of those read later"
     assert [message[0] for message in sent[-2:]] == [80, 98]
     assert gateway.live_session[3] == 0 and catch_up.last_sent(0) is None and not catch_up.hold(0, 6)
     numbers = [message[1] + place for message in sent[:-1] for place in range(len(message[2]))]
