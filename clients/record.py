@@ -85,7 +85,7 @@ class Recorder:
         missing = [name for name in names if name not in known]
         if missing:
             raise UnknownSymbol(f"expected symbols of {self.endpoint} ({', '.join(known)}), got {', '.join(missing)}")
-        return [known[name] for name in names or known]
+        return [known[name] for name in dict.fromkeys(names or known)]
 
     def _subscribe(self) -> None:
         """Subscribes; returns once the feed has begun to arrive."""

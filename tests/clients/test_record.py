@@ -167,7 +167,7 @@ def test_gaps_and_restarts_end_the_recording(tmp_path: Path) -> None:
     with start_exchange() as exchange, connect(exchange.endpoint, "a") as client:
         client.buy("AMZN", 3, 100)
         with day_writer(tmp_path / "a.parquet") as writer:
-            recorder = Recorder(exchange.endpoint, writer)
+            recorder = Recorder(exchange.endpoint, writer, ("AMZN", "AMZN"))
             epoch, sequence = recorder.epoch, recorder.sequences[0]
             with pytest.raises(FeedGap, match="has a gap"):
                 recorder.process(b"rows/AMZN/", [FeedKind.ROWS, epoch, sequence + 5, sequence + 6, 0, b""])
@@ -175,7 +175,8 @@ def test_gaps_and_restarts_end_the_recording(tmp_path: Path) -> None:
                 recorder.process(b"time/", [FeedKind.TIME, epoch + 1, 0, 0, 0, []])
             recorder.close()
             recorder.finish()
-    assert read_day(tmp_path / "a.parquet").commands["qty_lots"].tolist() == [3]
+    day = read_day(tmp_path / "a.parquet")
+    assert day.commands["qty_lots"].tolist() == [3] and len(day.reference.symbols) == 1, "a name may be given twice"
 
 
 @pytest.mark.parametrize("ends", ["gap", "phase"])
