@@ -6,6 +6,7 @@ The history's commands are sent as if nobody else had ever traded; the book deci
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 
 import msgpack
@@ -94,7 +95,7 @@ def with_symbol_numbers(day: Day, client: Exchange) -> Rows:
     numbers = []
     for symbol in symbols:
         instrument = client.instrument(symbol.name)
-        if str(instrument.tick_size) != symbol.tick_size:
+        if instrument.tick_size != Decimal(symbol.tick_size):
             raise ReplayError(
                 f"{symbol.name}: expected the day's tick size {symbol.tick_size}, the exchange has {instrument.tick_size}; start it with "
                 f"--symbols {symbol.name}={symbol.tick_size}"

@@ -63,6 +63,16 @@ def test_a_symbol_that_the_exchange_lacks_is_named_with_the_option(endpoint: str
         Replayer(day, endpoint)
 
 
+def test_tick_sizes_are_compared_as_numbers(endpoint: str) -> None:
+    rows = command(CommandKind.NEW, qty_lots=1, price_ticks=1, command_id=1)
+    same, other = (Reference((SymbolReference("AMZN", tick_size),), "", "generated") for tick_size in ("0.010", "0.02"))
+    Replayer(Day(rows, np.arange(1), same), endpoint).close()
+    with pytest.raises(
+        ReplayError, match=r"AMZN: expected the day's tick size 0\.02, the exchange has 0\.01; start it with"
+    ):
+        Replayer(Day(rows, np.arange(1), other), endpoint)
+
+
 @pytest.mark.long
 def test_a_halted_symbol_is_blamed_itself(tmp_path: Path) -> None:
     rows = np.concatenate([command(CommandKind.NEW, qty_lots=1, price_ticks=10, command_id=each) for each in (1, 2)])
