@@ -80,8 +80,10 @@ def detect_format(path: Path) -> Format:
     """The format of a source. Raises `SourceError` for anything else, with advice for bars and day files."""
     if not path.exists():
         raise SourceError(f"{path}: does not exist; check the path")
-    if path.is_char_device() or path.is_block_device():
-        raise SourceError(f"{path}: expected a file or folder, got a device; give another path")
+    if not path.is_file() and not path.is_dir():
+        raise SourceError(
+            f"{path}: expected a file or folder, got a device or pipe; write its data to a file and give that"
+        )
     if _is_empty(path):
         raise SourceError(f"{path}: is empty")
     if is_lobster(path):

@@ -2,6 +2,7 @@
 
 import gzip
 import lzma
+import os
 from pathlib import Path
 from typing import Any
 
@@ -72,13 +73,15 @@ def test_anything_else_names_every_format(data: bytes, tmp_path: Path) -> None:
     assert f"got a file that begins with {read_head(tmp_path / 'file')[:24]!r}; " in first
 
 
-def test_devices_are_no_source() -> None:
-    """/dev/zero has no end."""
-    for detect in (detect_format, load_day):
-        with pytest.raises(
-            SourceError, match=r"^/dev/zero: expected a file or folder, got a device; give another path$"
-        ):
-            detect(Path("/dev/zero"))
+def test_devices_and_pipes_are_no_source(tmp_path: Path) -> None:
+    """/dev/zero has no end; a pipe can be read only once, and without a writer it waits for ever."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    expected = "expected a file or folder, got a device or pipe; write its data to a file and give that$"
+    for path in (Path("/dev/zero"), pipe):
+        for detect in (detect_format, load_day):
+            with pytest.raises(SourceError, match=f"^{path}: {expected}"):
+                detect(path)
 
 
 def test_files_that_are_no_source(tmp_path: Path) -> None:
