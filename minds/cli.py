@@ -74,7 +74,7 @@ def start(
     click.echo(table_text(statistics))
     if statistics["stopped_early"]:
         click.echo("stopped early")
-    click.echo(f"written: {output}; for a page: serl minds report {shlex.quote(str(output))}")
+    click.echo(f"wrote {output}; for a page: serl minds report {shlex.quote(str(output))}")
     if failed := [row["mind"] for row in statistics["minds"] if row["ended"].startswith(FAILED)]:
         raise MindsError(
             f"expected {len(statistics['minds'])} minds to finish, got an error in {', '.join(failed[:5])}"
@@ -103,5 +103,4 @@ def report(folder: Path, output: Path | None) -> None:
         (folder / n).resolve() for n in (DECISIONS, STATISTICS, CALLS)
     }:
         raise MindsError(f"{output}: expected a name that replaces no file of the run, got this one; give another")
-    for path in write_report(run, output):
-        click.echo(f"written: {path}")
+    click.echo(f"wrote {', '.join(map(str, write_report(run, output)))}")

@@ -49,9 +49,10 @@ def schedule_of(config: MindsConfig, now_ns: int, midnight_ns: int, *, lockstep:
     start_ns, end_ns = spans[0][0], spans[-1][1]
     if now_ns >= end_ns or (lockstep and now_ns > start_ns):
         now, begin = time_of_day_text((now_ns - midnight_ns) % DAY_NS), time_of_day_text(open_ns)
+        state, fresh = ("begun", "") if lockstep else ("ended", f" with --clock-start {begin}")
         raise MindsError(
-            f"hours: expected hours that are not over, got {config.hours} ({config.days} days) at {now}; give later ones, "
-            f"or start an exchange with --clock-start {begin}"
+            f"hours: expected hours that have not {state}, got {config.hours} ({config.days} day{'s' if config.days > 1 else ''}) at {now}; give later "
+            f"ones, or start a fresh exchange{fresh}"
         )
     return Schedule(start_ns, end_ns, spans, interval_ns, midnight_ns)
 

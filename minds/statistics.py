@@ -116,9 +116,9 @@ def table_text(statistics: dict[str, Any]) -> str:
             lines.append(f"{title}: {', '.join(f'{reason} {count:,}' for reason, count in sorted(reasons.items()))}")
     for name, measured in {"": statistics["herding"], **{name: row["herding"] for name, row in groups.items()}}.items():
         if measured["mean"] is not None:
-            who = f" of minds {name}" if name else ""
+            who, count = f" of minds {name}" if name else "", measured["symbol_periods"]
             lines.append(
-                f"herding{who} (Lakonishok-Shleifer-Vishny): {measured['mean']:.3f} over {measured['symbol_periods']:,} periods"
+                f"herding{who} (Lakonishok-Shleifer-Vishny): {measured['mean']:.3f} over {count:,} period{'s' if count > 1 else ''}"
             )
     if statistics["contradictions"]:
         lines.append(f"contradictory events: {statistics['contradictions']:,}")

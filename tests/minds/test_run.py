@@ -291,7 +291,7 @@ def test_what_cannot_start_says_why(lockstep: Served) -> None:
         asyncio.run(fails(symbols=["TSLA"], hours="23:00-23:01", prices={}))
     with pytest.raises(MindsConfigError, match=r"expected symbols that the minds trade \(GOOG\), got AMZN"):
         asyncio.run(fails(symbols=["GOOG"], hours="23:00-23:01"))
-    with pytest.raises(MindsError, match="expected hours that are not over"):
+    with pytest.raises(MindsError, match="expected hours that have not begun"):
         asyncio.run(fails(hours="00:00-00:01"))
 
 

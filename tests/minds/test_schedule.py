@@ -10,6 +10,7 @@ pytest.importorskip("openai", reason="the extra `researcher` is not installed")
 
 from serl.minds import run
 from serl.minds.config import SECOND_NS
+from serl.minds.errors import MindsError
 from serl.minds.mind import Mind
 from serl.minds.run import RunOptions
 from serl.minds.schedule import schedule_of
@@ -59,3 +60,17 @@ def test_minds_decide_in_their_hours_only(
     monkeypatch: pytest.MonkeyPatch, start_h: float, decision_h: float, expected: list[float]
 ) -> None:
     assert decisions(monkeypatch, start_h, decision_h) == expected
+
+
+@pytest.mark.parametrize(
+    ("lockstep", "now_h", "days", "message"),
+    [
+        (True, 9.75, 1, r"that have not begun, got 09:30-10:30 \(1 day\) at 09:45:00; give later ones, or start a fresh exchange$"),
+        (False, 35, 2, r"that have not ended, got 09:30-10:30 \(2 days\) at 11:00:00; .* exchange with --clock-start 09:30:00$"),
+    ],
+)  # fmt: skip
+def test_hours_that_are_too_early(lockstep: bool, now_h: float, days: int, message: str) -> None:
+    """The second run on an exchange in lockstep was told that its hours were over, while they lasted."""
+    config = settings(hours="09:30-10:30", days=days)
+    with pytest.raises(MindsError, match=message):
+        schedule_of(config, round(now_h * HOUR_NS), 0, lockstep=lockstep)
