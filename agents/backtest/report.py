@@ -12,7 +12,7 @@ import numpy as np
 from serl.agents.backtest.result import Result
 from serl.agents.pages.origin import Origin, current_origin
 from serl.agents.pages.page import page, png, table, write_with_picture
-from serl.agents.pages.picture import new_figure, picture
+from serl.agents.pages.picture import new_figure, picture, show_time_of_day
 from serl.agents.students_t import mean_interval
 from serl.exchange.config import time_of_day_text
 from serl.exchange.reasons import rejections_text
@@ -158,8 +158,7 @@ def draw(results: Sequence[Result]) -> bytes:
             results[0].times_ns / 3.6e12, results[0].positions[:, place], where="post", lw=1.0, label=symbol.name
         )
     bottom.set_ylabel("lots" if len(results) == 1 else f"lots, seed {results[0].settings['seed']}")
-    bottom.set_xlabel("time of day")
-    bottom.xaxis.set_major_formatter(lambda hours, _: time_of_day_text(round(hours * 3600) * 1_000_000_000))
+    show_time_of_day(bottom)
     if len(results[0].symbols) <= 10:
         bottom.legend(loc="upper left", fontsize=8, frameon=False)
     for axes in (top, bottom):

@@ -12,7 +12,7 @@ from serl.agents.execution.executor import Execution
 from serl.agents.execution.order import ParentOrder
 from serl.agents.pages.origin import Origin, current_origin
 from serl.agents.pages.page import page, png, table, write_with_picture
-from serl.agents.pages.picture import new_figure, picture
+from serl.agents.pages.picture import new_figure, picture, show_time_of_day
 from serl.exchange.config import time_of_day_text
 
 Fills = list[tuple[int, int, int]]
@@ -136,9 +136,8 @@ def draw(execution: Execution, summary: dict[str, Any], tick_size: float) -> byt
     )
     bottom.step(_hours(fill_times), np.cumsum(sizes), where="post", color="#c0392b", label="executed")
     bottom.set_ylabel("lots")
-    bottom.set_xlabel("time of day")
     bottom.legend(loc="upper left", fontsize=8, frameon=False)
-    bottom.xaxis.set_major_formatter(lambda hours, _: time_of_day_text(round(hours * 3600) * 1_000_000_000))
+    show_time_of_day(bottom)
     for axes in (top, bottom):
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.2)

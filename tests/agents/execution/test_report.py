@@ -62,3 +62,22 @@ def test_the_picture_of_thousands_of_child_orders_has_few_parts(monkeypatch: pyt
     report.draw(found, report.summarise(found, None), 0.01)
     assert len(drawn[0].axes[0].get_children()) < 30
     assert drawn[0].axes[0].get_ylim()[0] > 0.98
+
+
+@pytest.mark.parametrize(
+    ("seconds", "labels"),
+    [
+        (300, ["10:00:00", "10:01:00", "10:02:00", "10:03:00", "10:04:00", "10:05:00"]),
+        (8, ["10:00:00", "10:00:02", "10:00:04", "10:00:06", "10:00:08"]),
+        (1800, ["10:00:00", "10:05:00", "10:10:00", "10:15:00", "10:20:00", "10:25:00", "10:30:00"]),
+    ],
+)
+def test_times_of_day_are_round(monkeypatch: pytest.MonkeyPatch, seconds: int, labels: list[str]) -> None:
+    """Those of five minutes were 10:01:12, 10:02:24 and so on: hundredths of an hour."""
+    drawn: list[Any] = []
+    monkeypatch.setattr(report, "picture", lambda figure: drawn.append(figure) or b"")
+    found = execution(seconds)
+    report.draw(found, report.summarise(found, None), 0.01)
+    axis, (low, high) = drawn[0].axes[1].xaxis, drawn[0].axes[1].get_xlim()
+    places = [place for place in axis.get_majorticklocs() if low <= place <= high]
+    assert [axis.get_major_formatter()(place) for place in places] == labels
