@@ -18,8 +18,12 @@ def refused_command(error: RequestRejected) -> int:
 
 def unreachable_advice(with_keys: bool) -> str:
     """Advice for a user whose exchange does not answer."""
-    keys = "" if with_keys else "give the keys if it has some (--curve), "
-    return f"start an exchange with `serl exchange start`, {keys}or check the address"
+    keys = (
+        "check the keys: the exchange logs those that it refuses"
+        if with_keys
+        else "give the keys if it has some (--curve)"
+    )
+    return f"start an exchange with `serl exchange start`, check the address, or {keys}"
 
 
 def no_reply(endpoint: str, seconds: float, *, with_keys: bool) -> ExchangeUnreachable:

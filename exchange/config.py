@@ -362,7 +362,7 @@ def _check_consistency(config: ExchangeConfig) -> None:
         if not is_loopback(endpoint) and config.login.curve_keys is None:
             raise ConfigError(
                 f"endpoint: expected a loopback address without login.curve_keys, got {endpoint}, which other machines can reach; "
-                "use tcp://127.0.0.1:5570, or create keys with `serl keys new` and set login.curve_keys"
+                "use tcp://127.0.0.1:5570, or create keys with `serl keys new` and give them with --curve"
             )
     if config.clock.held and (config.clock.kind == "live" or not config.clock.effective_speed):
         raise ConfigError(

@@ -37,7 +37,11 @@ def request_socket(endpoint: str, socket: str, curve: Path | None = None, token:
     def unreachable() -> (
         ExchangeUnreachable
     ):  # a new error each time: a stored one would keep alive the frames that it passed through
-        keys = "" if curve else ", or give --curve if it has keys"
+        keys = (
+            ", or check the keys: the exchange logs those that it refuses"
+            if curve
+            else ", or give --curve if it has keys"
+        )
         return ExchangeUnreachable(f"no exchange answers at {endpoint}; start one with `serl exchange start`{keys}")
 
     def request(kind: Kind, *arguments: Any) -> list[Any]:

@@ -48,6 +48,16 @@ def test_without_keys_a_command_says_what_to_give(served: Served, folder: Path) 
     assert "give the keys if it has some (--curve)" in run(served, folder, "replay demo.day")
 
 
+@pytest.mark.parametrize("words", ["replay demo.day", "exchange status"])
+def test_keys_that_the_exchange_refuses(words: str, served: Served, folder: Path) -> None:
+    """As those of `serl keys client` before the configuration has them: the advice was to start an exchange."""
+    other = folder / "other"
+    if not other.exists():
+        new_keys(other)
+    shown = run(served, folder, words, "--curve", "other")
+    assert "check the keys: the exchange logs those that it refuses" in shown
+
+
 def test_a_volume_curve_is_no_key_folder(served: Served, folder: Path) -> None:
     (folder / "curve.json").write_text("{}")
     words = "execute vwap --symbol DEMO --side buy --qty 1 --window 09:30-09:31"
