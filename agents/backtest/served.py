@@ -229,7 +229,7 @@ def run_served(
     """Runs a strategy in a session of a served exchange until the end of the window (ns after midnight) or Ctrl-C.
 
     In lockstep, commands arrive at the times of their decisions, and at equal times before those of participants that logged in later.
-    Raises BacktestError if the window is over, or if there is none in lockstep.
+    Raises BacktestError if the window has ended or, in lockstep, if it has begun or there is none.
     """
     kind, _, now_ns, midnight_ns = client.session.clock
     start_ns, end_ns = (0, NEVER) if window_ns is None else (midnight_ns + one for one in window_ns)
@@ -237,8 +237,11 @@ def run_served(
     if lockstep and window_ns is None:
         raise BacktestError("expected --window FROM-TO on a lockstep clock, got none; without it the run would not end")
     if now_ns >= end_ns or (lockstep and now_ns > start_ns):
-        now, wanted = time_of_day_text(now_ns - midnight_ns), time_of_day_text(start_ns - midnight_ns)
-        raise BacktestError(f"expected a window that is not over, got one from {wanted} at {now}; choose a later one")
+        now, *window = (time_of_day_text(time_ns - midnight_ns) for time_ns in (now_ns, start_ns, end_ns))
+        state = "begun" if lockstep else "ended"
+        raise BacktestError(
+            f"expected a window that has not {state}, got {'-'.join(window)} at {now}; choose a later one, or start a fresh exchange"
+        )
     market = ServedStrategyMarket(client, end_ns)
     step_ns = interval_ns(strategy)
     start_ns = max(start_ns, now_ns)
