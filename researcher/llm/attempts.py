@@ -4,6 +4,7 @@ import contextlib
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -132,7 +133,8 @@ def ask_with_retries(
             attempts.append({"failure": failure, "text": text, "wait_s": 0.0 if last else wait_s})
             if not last:
                 sleep(wait_s)
-    names = ", ".join(row["failure"] for row in attempts)
+    failures = Counter(row["failure"] for row in attempts)
+    names = ", ".join(f"{count} x {name}" for name, count in failures.items())
     raise EndpointUnreachableError(
         f"{endpoint.base_url} did not answer in {len(attempts)} attempts ({names}; last: {attempts[-1]['text']}); "
         "check that it is running; if it is only busy, raise attempts_max or backoff_s"

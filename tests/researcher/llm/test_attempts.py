@@ -71,8 +71,8 @@ def flood(connection: socket.socket, ended: threading.Event) -> None:
 @pytest.mark.parametrize(
     ("head", "raised", "said"),
     [
-        ("503 Busy", EndpointUnreachableError, "server_error, server_error"),
-        ("429 Slow\r\nRetry-After: 7", EndpointUnreachableError, "rate_limited, rate_limited"),
+        ("503 Busy", EndpointUnreachableError, "2 x server_error"),
+        ("429 Slow\r\nRetry-After: 7", EndpointUnreachableError, "2 x rate_limited"),
         ("401 Key", EndpointRefusedError, "Error code: 401"),
     ],
 )
