@@ -16,7 +16,8 @@ def rules_of_day(day: Day, time_ns: int, before: MarketRules = NO_RULES) -> Mark
         if rule == Rule.LOT:
             lot_multiple = value
         elif rule == Rule.TICK:
-            tick_table[from_ticks] = value or 1
+            tick_table[from_ticks] = value
+    tick_table = {start: step for start, step in tick_table.items() if step}  # 0 removes an entry
     return MarketRules(lot_multiple=lot_multiple, tick_table=tick_table)
 
 
