@@ -24,7 +24,7 @@ def limits_for(blocks: Iterable[Rows], participants_max: int = MarketLimits.part
 
     The limits are the defaults, raised as far as the rows need (with lots of a hundred-millionth, quantities are large). The product of the
     largest quantity and the largest price is limited: if both do not fit, the limits reject as few rows as possible. A single absurd order is
-    then rejected, instead of lowering the limits for all others. A symbol never has more levels than orders that may rest. O(n log n) time;
+    then rejected, instead of lowering the limits for all others. A symbol never has more levels than orders that may rest, and one to replace an order into. O(n log n) time;
     memory grows only with the number of distinct values.
     """
     quantities, prices, resting = _none(), _none(), np.zeros(ALL_SYMBOLS + 1, np.int64)
@@ -35,7 +35,7 @@ def limits_for(blocks: Iterable[Rows], participants_max: int = MarketLimits.part
         may_rest = (commands["kind"] == CommandKind.NEW) & (commands["time_in_force"] != TimeInForce.IOC)
         resting += np.bincount(commands["symbol"][may_rest], minlength=len(resting))
     fitting = _fitting(quantities, prices, MarketLimits())
-    levels_max = min(max(fitting.levels_max, int(resting.max())), LEVELS_MAX)
+    levels_max = min(max(fitting.levels_max, int(resting.max()) + 1), LEVELS_MAX)
     return replace(fitting, levels_max=levels_max, participants_max=participants_max)
 
 

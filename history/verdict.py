@@ -17,7 +17,8 @@ from serl.history.errors import SourceRejected
 from serl.history.limits import limits_for
 from serl.history.verify import HISTORY
 
-REJECTED, NEW, IOC = int(EventKind.REJECTED), int(CommandKind.NEW), int(TimeInForce.IOC)
+REJECTED, IOC = int(EventKind.REJECTED), int(TimeInForce.IOC)
+NEW, REPLACE = int(CommandKind.NEW), int(CommandKind.REPLACE)
 REJECTED_SHARE_MAX = 0.01
 """Above this share of rejected commands, a source was misread or is damaged."""
 GAP_NS = 60_000_000_000
@@ -93,8 +94,9 @@ def _walk(
     """
     while at < commands.size:
         order = commands[at]
-        if order.kind == NEW and order.time_in_force < IOC and order.symbol < changed_ns.size:
-            # an order that may rest needs room for a level, even if it joins an existing one
+        may_rest = order.kind == REPLACE or (order.kind == NEW and order.time_in_force < IOC)
+        if may_rest and order.symbol < changed_ns.size:
+            # an order that may rest needs room for a level, even if it joins an existing one, or leaves one
             levels_most[0] = max(levels_most[0], state.level_count[order.symbol] + 1)
         at, count, status = execute_batch(state, commands, at, at + 1, events, 0)
         for index in range(count):

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
-from serl.exchange.records import CASH_MAX, COMMAND, CommandKind, EventKind, Rows, Side, TimeInForce, command
+from serl.exchange.records import CASH_MAX, COMMAND, CommandKind, EventKind, Phase, Rows, Side, TimeInForce, command
 from serl.history import importing
 from serl.history.cli import day
 from serl.history.day import Day, Reference, SymbolReference, read_reference
@@ -51,6 +51,35 @@ def test_the_default_limits_stay_where_they_do() -> None:
     assert limits_for([orders((0, Side.BUY, 30_000_000_000, 9_000))]).qty_lots_max == 30_000_000_000
 
 
+def test_limits_of_each_kind_of_command() -> None:
+    usual = MarketLimits()
+    for kind in (CommandKind.NEW, CommandKind.REDUCE, CommandKind.REPLACE, CommandKind.PRINT):
+        rows = orders((0, Side.BUY, 2_000_000, 5), (0, Side.BUY, 5, 2_000_000_000))
+        rows["kind"] = kind
+        found = limits_for([rows[:1], rows[1:]], participants_max=7)
+        assert (found.qty_lots_max, found.price_ticks_max, found.participants_max) == (2_000_000, 2_000_000_000, 7)
+    many = np.repeat(orders((0, Side.BUY, 5, 100)), usual.levels_max + 9)
+    assert limits_for([many[:9], many[9:]]).levels_max == usual.levels_max + 10, "and one to be replaced into"
+    of_two_symbols, immediate, reductions = (many.copy() for _ in range(3))
+    of_two_symbols["symbol"][::2] = 1
+    immediate["time_in_force"] = TimeInForce.IOC
+    reductions["kind"] = CommandKind.REDUCE
+    for rows in (of_two_symbols, immediate, reductions):
+        assert limits_for([rows]).levels_max == usual.levels_max
+
+
+def test_limits_reject_as_few_rows_as_possible() -> None:
+    three = orders(*[(0, Side.BUY, 1 << 40, 1)] * 3, (0, Side.BUY, 1, 1 << 14))
+    assert limits_for([three]).qty_lots_max == 1 << 40, (
+        "one row is rejected for its price, not three for their quantity"
+    )
+    high = limits_for([orders((0, Side.BUY, 5, 1 << 35))])
+    assert (high.qty_lots_max, high.price_ticks_max) == (CASH_MAX >> 35, 1 << 35), "no lower than the price demands"
+    assert limits_for([orders((0, Side.BUY, 5, 1 << 41))]).qty_lots_max == MarketLimits().qty_lots_max, (
+        "no market has such prices"
+    )
+
+
 @pytest.mark.parametrize("lots", [1 << 39, 1 << 52])
 def test_an_absurd_order_costs_itself(lots: int) -> None:
     """Limits that held it would leave no room for the prices of all others."""
@@ -77,6 +106,24 @@ def test_time_with_one_side_and_gaps() -> None:
     assert (found.gaps, found.longest_gap_s, found.rows) == (0, 50.0, 7)
     later = orders((0, Side.BUY, 5, 100), (61, Side.SELL, 5, 101))
     assert verdict(reference(), lambda: [later]).gaps == 1
+
+
+def test_time_without_orders_and_crossed() -> None:
+    """Orders that are collected for an auction may cross."""
+    rows = np.zeros(7, COMMAND)
+    rows["time_ns"] = np.array([0, 1, 3, 7, 20, 36, 100]) * SECOND_NS
+    rows["kind"] = CommandKind.NEW
+    rows["kind"][[0, 3, 6]] = CommandKind.PHASE, CommandKind.CANCEL, CommandKind.TIME
+    rows["flags"][0], rows["order_id"][3], rows["command_id"] = Phase.PRE_OPEN, 2, np.arange(1, 8)
+    rows["side"] = [0, Side.BUY, Side.SELL, 0, Side.SELL, Side.SELL, 0]
+    rows["qty_lots"], rows["price_ticks"], rows["time_in_force"] = 5, [0, 100, 100, 0, 101, 99, 0], TimeInForce.GTC
+    found = verdict(reference(), lambda: [rows])
+    assert (found.empty_share, found.one_sided_share, found.crossed_share) == pytest.approx((0.01, 0.95, 0.04))
+    assert found.lines() == [
+        "no command was rejected",
+        "share of the time in which the book has one side: 95.00%, no side: 1.00%, is crossed: 4.00%",
+        "1 gaps of over a minute without a command; the longest time without one is 64.0 s",
+    ]
 
 
 def with_an_empty_order(count: int) -> Rows:
@@ -146,13 +193,16 @@ def test_imports_to_one_output_do_not_meet(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_an_exchange_with_the_limits_of_the_verdict_takes_the_day() -> None:
-    """An order needs room for a level also where it joins one: the limits held the levels, and not one more order."""
+    """An order needs room for a level also where it joins one, or leaves one: the limits held the levels, and not one more order."""
     usual = MarketLimits().levels_max
-    deep = orders(*((0, Side.BUY, 5, price) for price in range(1, usual + 9)), (1, Side.BUY, 5, 1))
-    found = verdict(reference(), lambda: [deep])
-    market = Market(1, limits=found.limits)
-    assert not (market.submit(deep)["kind"] == EventKind.REJECTED).any()
-    assert found.lines()[-1].endswith("levels_max 65,545")
+    joins = orders(*((0, Side.BUY, 5, price) for price in range(1, usual + 9)), (1, Side.BUY, 5, 1))
+    deep = joins.copy()
+    deep["kind"][-1], deep["order_id"][-1], deep["price_ticks"][-1] = CommandKind.REPLACE, 9, usual + 9
+    for rows in (joins, deep):
+        found = verdict(reference(), lambda rows=rows: [rows])
+        market = Market(1, limits=found.limits)
+        assert not (market.submit(rows)["kind"] == EventKind.REJECTED).any() and not found.rejected
+        assert found.lines()[-1].endswith("levels_max 65,545")
 
 
 def test_limits_that_large_quantities_lower_are_told() -> None:
