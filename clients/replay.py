@@ -331,7 +331,7 @@ class Replayer:
         own = events["command_id"][events["command_id"] > 0]
         if len(own):
             self._last_id = max(self._last_id, int(own.max()))
-            self.progress.answered = self._last_id - int(self.rows[0]["command_id"]) + 1
+            self.progress.answered = int(np.searchsorted(self.rows["command_id"], self._last_id, side="right"))
         for reason in events["reason"][events["kind"] == EventKind.REJECTED].tolist():
             name = Reason(reason).name
             self.progress.rejected[name] = self.progress.rejected.get(name, 0) + 1
