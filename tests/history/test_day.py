@@ -19,13 +19,14 @@ from serl.history.day import (
     Reference,
     SourceFile,
     SymbolReference,
+    day_writer,
     read_blocks,
     read_day,
     read_reference,
     select_symbol,
     write_day,
 )
-from serl.history.errors import DayTruncated, DayVersionError, ExportError, NotADayFile
+from serl.history.errors import DayOfAccounts, DayTruncated, DayVersionError, ExportError, NotADayFile
 
 
 @pytest.fixture
@@ -60,6 +61,52 @@ def test_round_trip(day: Day, tmp_path: Path) -> None:
     assert again.reference == day.reference
     assert read_reference(tmp_path / "a.parquet") == (day.reference, 1000)
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.parquet"], "no temporary files remain"
+
+
+def test_a_day_of_several_participants(day: Day, tmp_path: Path) -> None:
+    """Has its own version, so that earlier programs refuse it; who is not prepared for it must not take it for the orders of one."""
+    path = tmp_path / "a.parquet"
+    accounts = replace(day, reference=replace(day.reference, participants=("exchange", "ann")))
+    accounts.commands["participant"], accounts.commands["reason"] = np.arange(1000) % 2, 3
+    write_day(accounts, path)
+    assert json.loads(pq.read_metadata(path).metadata[KEY])["version"] == 2
+    again = read_day(path, accounts=True)
+    assert again.commands.tobytes() == accounts.commands.tobytes() and again.reference == accounts.reference
+    assert np.concatenate(list(read_blocks(path))).tobytes() == accounts.commands.tobytes()
+    with pytest.raises(DayOfAccounts, match="expected a day of one participant, got the commands of 2"):
+        read_day(path)
+
+
+def test_fields_of_earlier_and_later_programs(day: Day, tmp_path: Path) -> None:
+    write_day(day, tmp_path / "a.parquet")
+    values = json.loads(pq.read_metadata(tmp_path / "a.parquet").metadata[KEY])
+    del values["participants"]
+    assert Reference.from_json(values | {"weather": "fine"}) == day.reference
+
+
+def test_damaged_reference_data(day: Day, tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    write_day(day, path)
+    table, values = pq.read_table(path), json.loads(pq.read_metadata(path).metadata[KEY])
+    without = {name: value for name, value in values.items() if name != "files"}
+    for damaged in ([], {}, without, values | {"symbols": 5}, values | {"symbols": [["A"]]}):
+        pq.write_table(table.replace_schema_metadata({KEY: json.dumps(damaged).encode()}), path)
+        with pytest.raises(NotADayFile, match="its reference data is damaged"):
+            read_day(path)
+    pq.write_table(table.replace_schema_metadata({KEY: b"[" * 10**5}), path)
+    with pytest.raises(NotADayFile, match="its reference data is damaged"):
+        read_day(path)
+    data = bytearray(path.read_bytes())
+    data[-200:-8] = bytes(192)
+    path.write_bytes(data)
+    with pytest.raises(DayTruncated, match="its Parquet footer is damaged"):
+        read_day(path)
+
+
+def test_a_file_without_reference_data_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="cannot be read"), day_writer(tmp_path / "a.parquet"):
+        pass
+    assert not list(tmp_path.iterdir())
 
 
 def test_failed_write_leaves_the_old_file(day: Day, tmp_path: Path) -> None:
@@ -102,6 +149,7 @@ def test_a_day_of_one_symbol_keeps_what_is_of_all_symbols(day: Day) -> None:
     assert (found.rows.tolist(), found.commands["command_id"].tolist()) == ([1, 2, 3], [2, 3, 4])
     assert found.commands["symbol"].tolist() == [0, ALL_SYMBOLS, 0]
     assert [symbol.name for symbol in found.reference.symbols] == ["B"] and commands["symbol"][1] == 1
+    assert not found.reference.parameters, "the hash of a tape is that of all symbols"
     with pytest.raises(ExportError, match="--symbol: expected one of A, B, got C"):
         select_symbol(day, "C")
 
