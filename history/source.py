@@ -15,6 +15,8 @@ from serl.history.day import SourceFile
 from serl.history.errors import SourceError
 from serl.history.stream_book import FREE_ORDERS, HEADROOM, WRITTEN, StreamBook, grow, lacks_levels, take_commands
 
+OPENING_BOOK = -1
+"""The row of the commands of an opening book."""
 SIZE_MIN = Decimal("1e-18")
 """Smallest size of a tick or lot; the largest is its inverse. Beyond these, quotients leave the range of decimals."""
 
@@ -110,7 +112,7 @@ def flush(book: StreamBook, sink: Sink) -> None:
     """Writes the commands of a book's block to the sink."""
     commands, rows = take_commands(book)
     if len(commands):
-        sink.write(commands, rows)
+        sink.write(commands, np.maximum(rows, OPENING_BOOK))  # a recorder numbers the rows of its first books up to 0
 
 
 def make_room(book: StreamBook, sink: Sink) -> StreamBook:
