@@ -183,6 +183,9 @@ def test_imports_to_one_output_do_not_meet(tmp_path: Path, monkeypatch: pytest.M
 
     def slow(*arguments: Any) -> Any:
         monkeypatch.setattr(importing, "verdict", verdict)
+        assert len(list(tmp_path.glob(".*.importing"))) == 1, (
+            "beside the output: a file of another disk cannot replace it"
+        )
         import_file(tmp_path / "bitstamp_bbb_y.csv", output)
         return verdict(*arguments)
 
