@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from serl.agents.backtest.result import Result
+from serl.agents.backtest.result import Result, RoundTrip
 from serl.agents.pages.origin import Origin, current_origin
 from serl.agents.pages.page import page, png, table, write_with_picture
 from serl.agents.pages.picture import new_figure, picture, show_time_of_day
@@ -31,10 +31,15 @@ def drawdown_text(result: Result) -> str:
     return money(result.drawdown).removeprefix("+")
 
 
+def closed_trades(result: Result) -> list[RoundTrip]:
+    """The trades that have ended without a position."""
+    return [trip for trip in result.trades if trip.profit_ticks is not None]
+
+
 def lines(result: Result) -> list[tuple[str, str]]:
     """The summary of one run, as (name, value) rows."""
     counts = result.counts
-    closed = [trip for trip in result.trades if trip.profit_ticks is not None]
+    closed = closed_trades(result)
     won = sum(1 for trip in closed if (trip.profit_ticks or 0) > 0)
     positions = ", ".join(
         f"{lots:+,} {one.name}" for one, lots in zip(result.symbols, result.positions[-1].tolist(), strict=True) if lots
@@ -92,7 +97,8 @@ def numbers(results: Sequence[Result]) -> dict[str, Any]:
 def write_report(results: Sequence[Result], path: Path) -> tuple[Path, Path, Path]:
     """Writes .html, .json and .png files with PATH's name; returns their paths. Raises ReportFileError if they cannot be written."""
     settings = results[0].settings
-    origin = current_origin(str(settings["market"]), settings["seed"])
+    several = f"; seeds {_seeds(results)}" if len(results) > 1 else ""
+    origin = current_origin(f"{settings['market']}{several}", settings["seed"])
     picture = draw(results)
     record = {"made": origin.to_json(), **numbers(results)}
     return write_with_picture(path, html(results, origin, picture), record, picture)
@@ -111,19 +117,24 @@ def html(results: Sequence[Result], origin: Origin, picture: bytes) -> str:
     parts.append(png(picture, "profit and position over time"))
     if len(results) > 1:
         rows = [
-            [str(one.settings["seed"]), money(one.profit), drawdown_text(one), f"{len(one.fill_rows):,}", f"{len(one.trades):,}"]
+            [str(one.settings["seed"]), money(one.profit), drawdown_text(one), f"{len(one.fill_rows):,}", f"{len(closed_trades(one)):,}"]
             for one in results
         ]  # fmt: skip
-        parts += ["<h2>Seeds</h2>", table(["seed", "profit", "largest drawdown", "fills", "trades"], rows)]
+        parts += ["<h2>Seeds</h2>", table(["seed", "profit", "largest drawdown", "fills", "closed trades"], rows)]
     else:
         parts += ["<h2>Trades</h2>", _trades(first)]
-    shown = [[escape(name), escape(str(value))] for name, value in first.settings.items() if value is not None]
+    settings = {**first.settings, "seed": _seeds(results)} if len(results) > 1 else first.settings
+    shown = [[escape(name), escape(str(value))] for name, value in settings.items() if value is not None]
     parts += ["<h2>Settings</h2>", table(["setting", "value"], shown, text=True)]
     parts.append(
         "<p>Profit is cash plus the position at the mid, less fees. A trade starts and ends without a position; its profit is before fees. "
         "The drawdown is measured at the points of the curve.</p>"
     )
     return page(f"Backtest of {first.name}", origin, parts)
+
+
+def _seeds(results: Sequence[Result]) -> str:
+    return f"{results[0].settings['seed']} to {results[-1].settings['seed']}"
 
 
 def _trades(result: Result) -> str:

@@ -230,7 +230,12 @@ def test_several_seeds_have_a_mean_and_an_interval(tmp_path: Path) -> None:
     profits = [float(run["profit"]) for run in numbers["runs"]]
     assert mean == pytest.approx(np.mean(profits)) and low < mean < high and len(set(profits)) == 3
     assert [run["settings"]["seed"] for run in numbers["runs"]] == [1, 2, 3]
-    assert "<h2>Seeds</h2>" in (tmp_path / "report.html").read_text()
+    page = (tmp_path / "report.html").read_text()
+    assert "<h2>Seeds</h2>" in page
+    assert "seeds 1 to 3" in numbers["made"]["data"] and "<td>1 to 3</td>" in page.replace(' class="text"', "")
+    closed = [sum(trip["profit_ticks"] is not None for trip in run["trades"]) for run in numbers["runs"]]
+    assert [len(run["trades"]) for run in numbers["runs"]] != closed, "a trade is still open"
+    assert all(f"<td>{count}</td></tr>" in page for count in closed)
 
 
 def test_the_command_runs_a_recorded_day(tmp_path: Path) -> None:
