@@ -50,13 +50,14 @@ def start(
     from serl.minds.config import load_minds
     from serl.minds.errors import FAILED, MindsError
     from serl.minds.files import CALLS, STATISTICS, DecisionFile, write_statistics
-    from serl.minds.models import model_client, with_overrides
+    from serl.minds.models import model_client, require_packages, with_overrides
     from serl.minds.run import RunOptions, run_minds
     from serl.minds.statistics import table_text
 
     config, folder = load_minds(source)
     config = with_overrides(config, url, model, seed, events=not no_events)
     output = output or Path("runs") / config.name
+    require_packages(config, offline=offline)
     with request_socket(connect, "queries", curve, token) as ask:
         ask(Kind.INFO)  # a large model takes minutes to load: without an exchange it is not loaded
     with (

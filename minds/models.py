@@ -39,18 +39,26 @@ def with_overrides(
     return config.model_copy(update=changed)
 
 
+def require_packages(config: MindsConfig, *, offline: bool) -> None:
+    """Raises MissingPackageError unless the packages that the configured model needs are installed."""
+    if config.endpoint is not None:
+        require("language models", "openai", extra="researcher")
+    elif not offline:
+        require("language models", "openai", "xllamacpp", extra="researcher")
+
+
 @contextmanager
 def model_client(config: MindsConfig, record: Path, *, offline: bool, on: str = LOCAL) -> Iterator[Client]:
     """A client of the configured model. Servers, on this machine or as actors of a Ray cluster, are stopped at the end. offline: only the record answers.
 
     MindsConfigError for an endpoint on a cluster, ClusterError if the cluster cannot serve the model.
     """
+    require_packages(config, offline=offline)
     if config.endpoint is not None:
         if on != LOCAL:
             raise MindsConfigError(
                 f"--on {on}: expected a model that serl serves (tiny, coder or a GGUF file), got the endpoint {config.endpoint.base_url}; leave --on out"
             )
-        require("language models", "openai", extra="researcher")
         if not offline:
             config.endpoint.key()  # raises for a missing key before anybody trades
         yield Client(config.endpoint, record=record, offline=offline)
@@ -60,7 +68,6 @@ def model_client(config: MindsConfig, record: Path, *, offline: bool, on: str = 
         name = config.model if config.model in MODELS else Path(config.model).stem
         yield Client(Endpoint(model=name, dialect="embedded", **CONTEXT), record=record, offline=True)
         return
-    require("language models", "openai", "xllamacpp", extra="researcher")
     if on != LOCAL:
         from serl.minds.model_actors import model_actors
 

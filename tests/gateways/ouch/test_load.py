@@ -182,6 +182,7 @@ def kill_under_load(started: Gateway, alice: SoupClient, bot: Bot) -> None:
             bot.apply(packet[1])
 
 
+@pytest.mark.long
 def test_a_user_who_asks_much_leaves_the_others_their_turn(tmp_path: Path) -> None:
     """Queries and mass cancels are taken one by one: all of a read at once delayed the orders of the others by seconds."""
     with (
