@@ -164,7 +164,7 @@ def _failure_name(error: Exception) -> str | None:
             if error.status_code < 400:
                 return "malformed"
             return "server_error" if error.status_code >= 500 or error.status_code in _TRANSIENT_STATUS else None
-        case openai.APITimeoutError():
+        case openai.APITimeoutError() | TimeoutError():
             return "timeout"
         case openai.APIConnectionError():
             return "timeout" if isinstance(error.__cause__, TimeoutError) else "connection"

@@ -105,7 +105,12 @@ def drip_interim(connection: socket.socket, ended: threading.Event) -> None:
         connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
 
 
-@pytest.mark.parametrize("send", [drip_header, drip_interim])
+def flood_interim(connection: socket.socket, ended: threading.Event) -> None:
+    while not ended.is_set():
+        connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n" * 100)
+
+
+@pytest.mark.parametrize("send", [drip_header, drip_interim, flood_interim])
 @pytest.mark.parametrize("reused", [False, True], ids=["first", "kept alive"])
 def test_headers_that_never_end_are_a_timeout(
     send: Callable[[socket.socket, threading.Event], None], reused: bool
