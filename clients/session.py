@@ -11,6 +11,7 @@ import numpy as np
 from serl.clients.bulk import bulk_message
 from serl.clients.errors import LoginRefused, ReportGap, RequestRejected, SessionEnded, UnknownSymbol
 from serl.clients.instrument import Instrument as Instrument
+from serl.clients.relogin import DUPLICATE
 from serl.exchange.integers import integer
 from serl.exchange.records import (
     ALL_SYMBOLS,
@@ -151,6 +152,8 @@ class Session:
         self.positions: dict[int, int] = {}
         #: called with each new report instead of `wait` returning it; orders, fills and positions are then not kept
         self.on_report: Callable[[Report], None] | None = None
+        #: called with each refusal during the session, except that of a login, instead of `receive` raising it
+        self.on_refusal: Callable[[RequestRejected], None] | None = None
 
     def hello(self) -> bytes:
         """The login message; after a reconnect it also requests the missed reports."""
@@ -267,13 +270,13 @@ class Session:
             if kind == Kind.PONG:
                 self.last_pong = message[1]
         elif kind == Kind.ERROR:
-            self._raise_refusal(message[1], message[2])
+            self._refuse(message[1], message[2])
         elif kind == Kind.GOODBYE:
             self.live = False
             raise SessionEnded(message[1], message[2])
         return []
 
-    def _raise_refusal(self, code: str, text: str) -> None:
+    def _refuse(self, code: str, text: str) -> None:
         if code == "not_logged_in":
             self.live = False  # the exchange was restarted or ended our session: the client logs in again
             return
@@ -281,7 +284,10 @@ class Session:
             raise ReportGap(text)
         if not self.live:
             raise LoginRefused(code, text)
-        raise RequestRejected(code, text)
+        refusal = RequestRejected(code, text)
+        if self.on_refusal is None or code == DUPLICATE:
+            raise refusal
+        self.on_refusal(refusal)
 
     def set_reference_data(self, symbols: list[Any], clock: list[Any], limits: dict[str, Any]) -> None:
         """Stores what WELCOME and INFO say about the exchange."""

@@ -1,29 +1,14 @@
 """The session of an account on the exchange."""
 
-from collections.abc import Callable
 from typing import Any
 
 from serl.clients.errors import RequestRejected, refused_command
-from serl.clients.relogin import DUPLICATE
 from serl.clients.session import Report, Session
 from serl.exchange.records import EventFlag, EventKind, Reason
 
 
 class AccountSession(Session):
-    """A session that resends nothing to an exchange with other symbols, where the symbol numbers have other meanings. Refusals go to `on_refusal`:
-    no query fails with them."""
-
-    on_refusal: Callable[[RequestRejected], None]
-
-    def receive(self, data: bytes) -> list[Any]:
-        """See Session."""
-        try:
-            return super().receive(data)
-        except RequestRejected as refusal:
-            if refusal.code == DUPLICATE:
-                raise
-            self.on_refusal(refusal)
-            return []
+    """A session that resends nothing to an exchange with other symbols, where the symbol numbers have other meanings."""
 
     def _welcome(self, message: list[Any]) -> None:
         instruments = self.instruments

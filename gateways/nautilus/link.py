@@ -32,21 +32,11 @@ class Address(NamedTuple):
 
 
 class LinkSession(Session):
-    """A session that counts its logins: the client also logs in again by itself if the exchange restarts quickly. A refusal for which commands are
-    sent again is an item of the inbox, so that no query fails with it. It does not begin at an exchange with other symbols, whose numbers have
-    other meanings."""
+    """A session that counts its logins: the client also logs in again by itself if the exchange restarts quickly. It does not begin at an
+    exchange with other symbols, whose numbers have other meanings."""
 
     logins = 0
     before_login: Callable[[], None]
-
-    def receive(self, data: bytes) -> list[Any]:
-        """See Session."""
-        try:
-            return super().receive(data)
-        except RequestRejected as refusal:
-            if refusal.code not in RESENT_CODES:
-                raise
-            return [refusal]
 
     def _welcome(self, message: list[Any]) -> None:
         symbols = [Instrument.of(*symbol) for symbol in message[6]]
@@ -99,6 +89,7 @@ class Link:
     def _new_session(self, **options: bool) -> LinkSession:
         session = LinkSession(self.address.participant, self.address.token, **options)
         session.before_login = lambda: self.before_return()
+        session.on_refusal = self._note_refusal
         return session
 
     @property
@@ -234,9 +225,7 @@ class Link:
             self.warn(f"{item}: {error!r}")
 
     def _give(self, item: Any) -> None:
-        if isinstance(item, RequestRejected):
-            self._note_refusal(item)
-        elif isinstance(item, Report):
+        if isinstance(item, Report):
             self.note_time(item.time_ns)
             self.on_report(item)
         elif isinstance(item, FeedMessage):
@@ -247,6 +236,9 @@ class Link:
                 listener(item.message)
 
     def _note_refusal(self, error: RequestRejected) -> None:
+        """Sends commands again after a refusal that ends by itself, with which no query is to fail. Raises any other."""
+        if error.code not in RESENT_CODES:
+            raise error
         if self._resending is None or self._resending.done():
             self.warn(f"{error}; commands without a reply are sent again")
             self._resending = asyncio.create_task(self._resend())
