@@ -3,6 +3,7 @@
 import json
 import logging
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +13,19 @@ LOGGER = logging.getLogger("serl.exchange")
 def log(event: str, text: str, *, level: int = logging.WARNING, **fields: Any) -> None:
     """Logs a line. event: a machine-readable name, like `disk_full`; fields: the numbers and names in the text, for JSON."""
     LOGGER.log(level, text, extra={"event": event, "fields": fields})
+
+
+def without_repeats(report: Callable[[str], None]) -> Callable[[str], None]:
+    """`report` for what is tried again and again: leaves out a text that repeats the last one."""
+    last = ""
+
+    def report_new(text: str) -> None:
+        nonlocal last
+        if text != last:
+            last = text
+            report(text)
+
+    return report_new
 
 
 LINES_MAX = 10

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from serl.clients.errors import ExchangeUnreachable, LoginRefused, ReportGap, Re
 from serl.clients.session import Report
 from serl.clients.values import Balance
 from serl.exchange.account import Account as Balances
-from serl.exchange.log import log
+from serl.exchange.log import log, without_repeats
 from serl.exchange.records import CommandKind, EventKind
 from serl.exchange.terms import NO_TERMS, Terms, order
 from serl.exchange.wire import Kind
@@ -161,21 +162,19 @@ class AccountLink:
 
     async def run(self) -> None:
         """Keeps the session until cancelled."""
-        told = ""
+        report = without_repeats(partial(log, "binance_away"))
         while True:
             pause_s = RETRY_S
             try:
                 if not self.up:
                     await self.connect()
                     log("binance_back", f"account {self.account.participant}: connected again")
-                    told = ""
+                    report = without_repeats(partial(log, "binance_away"))
                 await self._serve()
             except ReportGap:
                 self._start_over()
             except (ExchangeUnreachable, SessionEnded, RequestRejected, LoginRefused) as error:
-                if str(error) != told:
-                    told = str(error)
-                    log("binance_away", f"account {self.account.participant}: {told}")
+                report(f"account {self.account.participant}: {error}")
                 if getattr(error, "code", "") in ("replaced", "login", "symbols"):
                     pause_s = REPLACED_RETRY_S
             await self._close()

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from serl.clients.book import depth_max
 from serl.clients.errors import ExchangeUnreachable, RequestRejected, SessionEnded
 from serl.clients.session import Instrument
 from serl.exchange.errors import ConfigError
-from serl.exchange.log import log
+from serl.exchange.log import log, without_repeats
 from serl.exchange.records import Phase
 from serl.exchange.wire import Kind
 from serl.gateways.binance.bars import DAY_MS
@@ -183,16 +184,14 @@ class Market:
             task.add_done_callback(self._repairs.discard)
 
     async def _load_until_loaded(self, symbol: SymbolMarket) -> None:
-        told = ""
+        report = without_repeats(partial(log, "binance_data"))
         try:
             while True:
                 try:
                     await self._load(symbol)
                     return
                 except RequestRejected as error:
-                    if str(error) != told:
-                        told = str(error)
-                        log("binance_data", f"market data of {symbol.listing.name}: {told}")
+                    report(f"market data of {symbol.listing.name}: {error}")
                 except (ExchangeUnreachable, SessionEnded):
                     pass  # `run` logs that the exchange is away
                 await asyncio.sleep(RETRY_S)

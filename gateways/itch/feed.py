@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from serl.clients.errors import ExchangeUnreachable, RequestRejected, no_reply
 from serl.clients.sockets import Sockets
 from serl.exchange.errors import ConfigError
+from serl.exchange.log import without_repeats
 from serl.exchange.records import EVENT, EventKind, Rows
 from serl.exchange.wire import FeedKind, Kind
 from serl.gateways.itch.book import KnownBook
@@ -96,16 +97,14 @@ class ItchFeed:
             except (ExchangeUnreachable, RequestRejected) as error:
                 self._report(f"feed: {error}")
             self._disconnect()
-            told = ""
+            report = without_repeats(self._report)
             while self._sockets is None:
                 await asyncio.sleep(RETRY_S)
                 try:
                     await self._connect()
                 except (ExchangeUnreachable, RequestRejected) as error:
                     self._disconnect()
-                    if str(error) != told:
-                        told = str(error)
-                        self._report(f"feed: {told}")
+                    report(f"feed: {error}")
             self._report("feed: the exchange is back")
 
     async def _connect(self) -> None:

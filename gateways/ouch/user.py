@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serl.clients.errors import SessionEnded
+from serl.exchange.log import without_repeats
 from serl.exchange.records import Rows
 from serl.gateways.accounts import GatewayAccount
 from serl.gateways.ouch.changes import REPLACE, Change, Changes
@@ -105,16 +106,14 @@ class User:
             await self._reconnect()
 
     async def _reconnect(self) -> None:
-        told = ""
+        report = without_repeats(self._report)
         while True:
             await self.link.close()
             await asyncio.sleep(RETRY_S)
             try:
                 await self.link.connect(self.log.mark)
             except GONE as error:
-                if str(error) != told:
-                    told = str(error)
-                    self._report(f"{self.account.participant}: {told}")
+                report(f"{self.account.participant}: {error}")
                 continue
             self._report(f"{self.account.participant}: the exchange is back")
             return
