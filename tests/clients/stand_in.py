@@ -69,9 +69,9 @@ def stand_in() -> Iterator[StandIn]:
 
 
 @contextmanager
-def logged_in(exchange: StandIn) -> Iterator[ClientCore]:
-    """A client of the stand-in."""
-    core = ClientCore(exchange.endpoint, Session("ann"), None)
+def logged_in(exchange: StandIn, session: Session | None = None) -> Iterator[ClientCore]:
+    """A client of the stand-in, by default with a session of ann."""
+    core = ClientCore(exchange.endpoint, session or Session("ann"), None)
     try:
         login = core.login()
         next(login)

@@ -17,16 +17,22 @@ async def until(reached: Callable[[], bool]) -> None:
             await asyncio.sleep(0.05)
 
 
+def link_to(endpoint: str) -> tuple[Link, list[str]]:
+    """A link that is not open, and its warnings."""
+    warnings: list[str] = []
+    link = Link(Address(endpoint, "nautilus", "", None))
+    link.warn = warnings.append
+    return link, warnings
+
+
 @pytest.mark.long
 def test_a_login_that_is_refused_while_another_session_is_there_is_tried_again() -> None:
     """The exchange restarts, somebody else is first, and the client that logs in again by itself is refused."""
     endpoint = free_endpoint()
 
     async def run() -> None:
-        warnings: list[str] = []
+        link, warnings = link_to(endpoint)
         with start_exchange(symbols="DEMO", endpoint=endpoint) as served:
-            link = Link(Address(endpoint, "nautilus", "", None))
-            link.warn = warnings.append
             await link.open()
             served.kill()
         with start_exchange(symbols="DEMO", endpoint=endpoint), RawClient(endpoint) as other:
@@ -46,10 +52,8 @@ def test_an_exchange_that_comes_back_with_other_symbols_is_waited_for() -> None:
     endpoint = free_endpoint()
 
     async def run() -> None:
-        warnings: list[str] = []
+        link, warnings = link_to(endpoint)
         with start_exchange(symbols="DEMO,OTHER", endpoint=endpoint) as served:
-            link = Link(Address(endpoint, "nautilus", "", None))
-            link.warn = warnings.append
             await link.open()
             link.listen("l2", "OTHER", lambda message: None)
             served.stop()
@@ -67,9 +71,7 @@ def test_a_query_does_not_fail_with_an_order_that_the_exchange_throttles() -> No
     """It was refused in place of the order: trades that the feed had missed stayed unknown."""
 
     async def test(exchange: StandIn) -> None:
-        warnings: list[str] = []
-        link = Link(Address(exchange.endpoint, "nautilus", "", None))
-        link.warn = warnings.append
+        link, warnings = link_to(exchange.endpoint)
         opening = asyncio.create_task(link.open())
         assert (await asyncio.to_thread(exchange.arrived))[0] == Kind.HELLO
         exchange.welcome()
