@@ -10,7 +10,7 @@ loop per honest order, and `work_ratio` that over the same while the attack runs
 Attackers need not be on the exchange's machine, so they must not take its processor: the exchange has one of its own, with all its threads; honest client and attackers
 share the others, where all threads of the honest client go first (real-time priority if the system grants it) and attackers have what they leave
 (SCHED_IDLE where there is such a thing): otherwise an order also waits for the honest client's own network thread, behind the attackers.
-`python -m benchmarks.hostile NAME ... [--turns N]` runs some attacks (`all`: together); on a machine with hiccups of its own more turns tell more.
+`python -m benchmarks.hostile NAME ... [--turns N] [--requests-share X]` runs some attacks (`all`: together); on a machine with hiccups of its own more turns tell more.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from serl.exchange.config import socket_endpoints
 from serl.exchange.records import COMMAND
 
 RATE_PER_S, COUNT, TURNS, RESTING = 1000, 1500, 3, 200_000
-CONFIG: dict[str, object] = {
+CONFIG: dict[str, dict[str, Any]] = {
     "limits": {"messages_per_s_max": 10_000, "cancels_per_s_max": 2000, "bulk_rows_max": BULK_ROWS},
     "other_accounts": {"orders_open_max": 1000},
     "accounts": {"honest": {"messages_per_s_max": 0}},  # it builds the book; then it sends RATE_PER_S
@@ -172,15 +172,18 @@ def _worked_ns(pid: int) -> float:
         return float("nan")
 
 
-def attacked(names: tuple[str, ...], turns_count: int) -> dict[str, float]:
-    """The figures of attacks that run together."""
+def attacked(names: tuple[str, ...], turns_count: int, **limits: float) -> dict[str, float]:
+    """The figures of attacks that run together. limits: of the exchange, besides those in CONFIG."""
     from tests.server_fixture import free_endpoint, start_exchange
 
     turns = []
     with tempfile.TemporaryDirectory(prefix="serl-bench-") as name:  # noqa: SIM117
         with (
             start_exchange(
-                symbols="S0,S1", journal=Path(name) / "journal", config=CONFIG, folder=Path(name)
+                symbols="S0,S1",
+                journal=Path(name) / "journal",
+                config={**CONFIG, "limits": CONFIG["limits"] | limits},
+                folder=Path(name),
             ) as exchange,
             _process(_sink, sink := free_endpoint()),
         ):
@@ -221,12 +224,12 @@ def attacked(names: tuple[str, ...], turns_count: int) -> dict[str, float]:
     }  # fmt: skip
 
 
-def run(names: list[str] | None = None, turns_count: int = TURNS) -> dict[str, dict[str, float]]:
+def run(names: list[str] | None = None, turns_count: int = TURNS, **limits: float) -> dict[str, dict[str, float]]:
     """The figures of every attack, and of all together."""
     _pin_clients()
     found = {}
     for name in names or [*ATTACKS, "all"]:
-        found[name] = attacked(tuple(ATTACKS) if name == "all" else (name,), turns_count)
+        found[name] = attacked(tuple(ATTACKS) if name == "all" else (name,), turns_count, **limits)
         print(name, json.dumps(found[name]), file=sys.stderr, flush=True)
     return found
 
@@ -235,7 +238,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks.hostile")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join([*ATTACKS, "all"]))
     parser.add_argument("--turns", type=int, default=TURNS, help="of each attack [default: %(default)s]")
+    parser.add_argument("--requests-share", type=float, help="of the exchange [default: that of exchanges]")
     arguments = parser.parse_args()
     if unknown := {*arguments.names} - {*ATTACKS, "all"}:
         parser.error(f"NAME: expected some of {', '.join([*ATTACKS, 'all'])}, got {', '.join(sorted(unknown))}")
-    run(arguments.names, arguments.turns)
+    limits = {} if arguments.requests_share is None else {"requests_share": arguments.requests_share}
+    run(arguments.names, arguments.turns, **limits)
