@@ -374,7 +374,8 @@ class Session:
         return command_id in self.unanswered or command_id in self.replayed
 
     def withdraw(self, command_id: int, code: str) -> None:
-        """Forgets a command that the exchange refused with an ERROR, and its terms, so that it is not sent again."""
+        """Forgets a command that the exchange refused with an ERROR, which may name a term of it, so that it is not sent again."""
+        command_id = next((owner for owner, ids in self.term_ids.items() if command_id in ids), command_id)
         self._mark_answered(command_id)
         if (order := self.orders.get(command_id)) is not None:
             order.state, order.reason = "rejected", code

@@ -113,9 +113,18 @@ class ServedStrategyMarket:
         except Rejected:
             pass
         except RequestRejected as refusal:
-            if not refused_command(refusal):
-                raise
-            self._refusals[refusal.code] += 1
+            self._count(refusal)
+
+    def refuse(self, refusal: RequestRejected) -> None:
+        """In lockstep, where no call waits for the answer to its command: tells the order that it is refused, and counts the refusal. Raises errors that
+        concern no command."""
+        self._count(refusal)
+        self.client.session.withdraw(refused_command(refusal), refusal.code)
+
+    def _count(self, refusal: RequestRejected) -> None:
+        if not refused_command(refusal):
+            raise refusal
+        self._refusals[refusal.code] += 1
 
     def cancel(self, order: Order) -> Order:
         """See StrategyMarket."""
@@ -247,6 +256,7 @@ def run_served(
     start_ns = max(start_ns, now_ns)
     with suppress(KeyboardInterrupt):
         if lockstep:
+            client.session.on_refusal = market.refuse
             _run_lockstep(strategy, market, start_ns, step_ns, on_progress)
         else:
             _run_clock(strategy, market, start_ns, step_ns, on_progress)

@@ -34,6 +34,7 @@ class Execution:
     steps: list[tuple[int, int]] = dataclasses.field(default_factory=list)  # lots and ticks x lots of each decision
     unfilled_lots: int = 0  # at the end of the window, before forced completion
     rejected: dict[str, int] = dataclasses.field(default_factory=dict)  # child orders, by reason
+    throttled: int = 0  # commands that were beyond the account's rate and were sent again
 
     @property
     def filled_lots(self) -> int:
@@ -113,5 +114,5 @@ class Executor:
             order, self.policy.name, self.mode, None if np.isnan(arrival) else arrival, market.own_fills, market.children,
             sorted(mid for mid in market.mids if start <= mid[0] <= end),
             in_the_book(market.trades, start, end),
-            steps, unfilled_lots, dict(market.rejected),
+            steps, unfilled_lots, dict(market.rejected), market.throttled,
         )  # fmt: skip

@@ -57,6 +57,9 @@ def summarise(execution: Execution, benchmark: Benchmark | None) -> dict[str, An
         notes.append(
             f"{count:,} of {len(execution.children):,} child orders {'was' if count == 1 else 'were'} rejected: {reason}"
         )
+    if execution.throttled:
+        again = "1 command was" if execution.throttled == 1 else f"{execution.throttled:,} commands were"
+        notes.append(f"{again} beyond the account's rate and sent again a second later")
     return {
         "policy": execution.policy, "mode": execution.mode, "symbol": order.symbol, "side": order.side.name.lower(), "qty_lots": order.qty_lots,
         "window_ns": [order.start_ns, order.end_ns], "interval_ns": order.interval_ns, "parent_orders": 1,

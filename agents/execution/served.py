@@ -1,5 +1,6 @@
 """A served exchange as an `ExecutionMarket` with one environment: the feed and our reports become FRAME and FILL rows."""
 
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -14,11 +15,13 @@ from serl.agents.signals.live import Observation, level_arrays
 from serl.clients.blocking import Exchange
 from serl.clients.session import Order, Report
 from serl.exchange.config import MarketRules, time_of_day_text
-from serl.exchange.errors import Rejected, SerlError
+from serl.exchange.errors import Rejected, RequestRejected, SerlError
 from serl.exchange.records import EventKind, Reason, Rows
 from serl.exchange.wire import Kind
 
 SECOND_NS = 1_000_000_000
+THROTTLED_TRIES, THROTTLED_WAIT_S = 10, 1.0
+"""How often, and how long after each try, a command is sent that is beyond the account's rate, which others of the account use up too."""
 LOOKS_BEFORE_NS = 62 * SECOND_NS
 """How long before the window the market is observed, because forecasts need a minute."""
 BUY, SELL = 0, 1
@@ -56,6 +59,7 @@ class ServedMarket:
         self.trades: list[tuple[int, int, int, int, int, int]] = []  # match id, time, price, qty, aggressor, off book
         self.children: list[tuple[int, int]] = []  # time, qty
         self.rejected: Counter[str] = Counter()  # our orders, by reason
+        self.throttled = 0  # commands that were sent again
         self.mids: list[tuple[int, float]] = []
         self._own_before = self._trades_before = 0
         #: called with each of our fills when it is reported: time, price, qty
@@ -142,12 +146,24 @@ class ServedMarket:
         self.children.append((self._now_ns, qty_lots))
         send = self.client.sell if self._side == SELL else self.client.buy
         try:
-            return self._track(send(self.symbol, qty_lots, price_ticks))
+            return self._track(self._send_later(lambda: send(self.symbol, qty_lots, price_ticks)))
         except Rejected:
             return None
 
+    def _send_later(self, send: Callable[[], Any]) -> Any:
+        """Sends a command, again and again while it is beyond a rate. Raises RequestRejected for any other refusal, or after too many tries."""
+        for _ in range(THROTTLED_TRIES - 1):
+            try:
+                return send()
+            except RequestRejected as refusal:
+                if refusal.code != "throttled":
+                    raise
+            self.throttled += 1
+            time.sleep(THROTTLED_WAIT_S)
+        return send()
+
     def _cancel_resting(self, order: Order) -> None:
-        self.client.mass_cancel(self.symbol)
+        self._send_later(lambda: self.client.mass_cancel(self.symbol))
 
     def _track(self, order: Order) -> Order:
         """A hook, called with each order that was sent."""

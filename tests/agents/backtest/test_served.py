@@ -80,3 +80,35 @@ def test_a_strategy_that_is_too_fast_for_its_account_goes_on(tmp_path: Path) -> 
     assert done.exit_code == 0, (done.output, done.exception)
     assert "10 {'throttled'} done" in done.output
     assert "throttled (docs/protocol.md, Error codes)" in done.output
+
+
+HASTY_IN_LOCKSTEP = """
+import serl
+from serl.exchange.terms import Terms
+
+class Hasty(serl.Strategy):
+    interval_s = 1
+
+    def on_start(self, market):
+        self.sent = []
+
+    def on_wake(self, market):
+        kinds = [{}, {"terms": Terms(stop_ticks=11_000)}]
+        states = [order.reason or order.state for order in self.sent]
+        print("decision", market.decisions, len(market.open_orders()), sorted(set(states)), states.count("throttled"))
+        self.sent += [market.buy("DEMO", 1, 9_000, **kind) for kind in kinds for _ in range(3)]
+"""
+
+
+def test_a_strategy_that_is_too_fast_in_lockstep_goes_on(tmp_path: Path) -> None:
+    """No call waits there for the answer to an order: the refusal ended the next turn, and the run."""
+    (tmp_path / "hasty.py").write_text(HASTY_IN_LOCKSTEP)
+    accounts = {"hasty": {"messages_per_s_max": 1}}
+    config: dict[str, object] = {"clock": {"kind": "lockstep", "participants": 1}, "accounts": accounts}
+    with start_exchange(symbols="DEMO", clock="", config=config, folder=tmp_path) as served:
+        window = ["--window", "10:00:00-10:00:02", "--connect", served.endpoint]
+        done = CliRunner().invoke(command, ["run", str(tmp_path / "hasty.py"), "--name", "hasty", *window])
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert "decision 0 0 [] 0" in done.output and "decision 1 1 ['open', 'throttled'] 5" in done.output
+    assert "Hasty: 2 decisions, 0 fills" in done.output
+    assert "throttled (docs/protocol.md, Error codes)" in done.output

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from serl.agents.execution import served as market
 from serl.agents.execution.environment.forecasts import ServedForecasts
 from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.vector import LAYOUT, SCALES, ExecutionVectorEnv
@@ -20,10 +21,11 @@ from serl.agents.execution.executor import Execution, Executor
 from serl.agents.execution.inprocess import replay_with, replay_with_twap
 from serl.agents.execution.order import ParentOrder
 from serl.agents.execution.order_rules import NO_RULES, rules_of_day
-from serl.agents.execution.policies.policy import Policy
+from serl.agents.execution.policies.policy import NO_INTERFACE, Policy, lots_to_actions
 from serl.agents.execution.policies.reactive import Aggressive, Participation, Passive
 from serl.agents.execution.policies.schedules import AlmgrenChriss, Twap
 from serl.agents.execution.policies.volume import VolumeCurve, Vwap
+from serl.agents.execution.report import summarise
 from serl.agents.execution.served import CROSSED, PRINT, ServedMarket, WindowStartedError
 from serl.agents.signals.errors import SignalError
 from serl.clients.blocking import connect
@@ -198,6 +200,39 @@ def test_an_order_that_does_not_fit_the_rules_ends_the_execution(tmp_path: Path,
                 executor.run()
     finally:
         served.stop()
+
+
+class Both:
+    """Takes and rests at every decision."""
+
+    name, modes, interface = "both", ("hybrid",), NO_INTERFACE
+
+    def actions(self, env: ExecutionVectorEnv) -> Any:
+        """(N, 3)."""
+        lots = env.accounts.parents["remaining_lots"] // 3
+        return lots_to_actions(env, lots, lots)
+
+
+def test_orders_beyond_the_rate_of_the_account_are_sent_again(tmp_path: Path, monkeypatch: Any) -> None:
+    """The first of them ended the execution."""
+    monkeypatch.setattr(market, "THROTTLED_WAIT_S", 0.01)
+    monkeypatch.setattr(market, "THROTTLED_TRIES", 1_000)
+    config = tmp_path / "exchange.yaml"
+    config.write_text("symbols: [{name: DEMO}]\naccounts: {executor: {messages_per_s_max: 1}}")
+    served = launch("--config", str(config), "--clock", "scaled:20", "--clock-start", "09:32:40")
+    try:
+        with connect(served.endpoint, "maker") as maker, connect(served.endpoint, "executor") as client:
+            maker.buy("DEMO", 10_000, 10_000)
+            maker.sell("DEMO", 10_000, 10_001)
+            order = dataclasses.replace(ORDER, end_ns=START_NS + MINUTE_NS // 2)
+            execution = Executor(client, order, Both(), "hybrid").run()
+    finally:
+        served.stop()
+    assert execution.throttled > 0 and not execution.rejected
+    assert [qty for _, qty in execution.children] == [500, 500, 333, 333, 667]
+    assert execution.filled_lots == order.qty_lots
+    notes = summarise(execution, None)["notes"]
+    assert any("beyond the account's rate and sent again" in note for note in notes)
 
 
 def test_invalid_orders_are_refused_before_anything_is_sent(day: Day) -> None:
