@@ -23,6 +23,7 @@ from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.records import CHILD
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.learning import files
+from serl.agents.learning.checkpoint import Learner
 from serl.agents.learning.errors import DivergedError, LearningError
 from serl.agents.learning.settings import LearningSettings
 from serl.exchange.errors import ConfigError
@@ -40,11 +41,8 @@ class BaselineConfig(LearningSettings):
     threads: int = Field(1, gt=0, description="PyTorch threads")
 
 
-class Baseline(Protocol):
-    """A learner in one ExecutionVectorEnv."""
-
-    steps: int
-    """Environment steps so far, over all environments."""
+class Baseline(Learner, Protocol):
+    """A learner in one ExecutionVectorEnv. `steps` counts those of all environments."""
 
     def update(self) -> dict[str, Any]:
         """Works N orders and learns from them. Returns statistics with `return` (mean PA in bps) and `episodes`. Raises DivergedError for numbers

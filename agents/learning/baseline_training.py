@@ -1,4 +1,4 @@
-"""A training run of a baseline in a folder. An interruption saves the policy, but only PPO runs can be resumed."""
+"""A training run of a baseline in a folder."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from gymnasium.vector import VectorEnv
 
+from serl.agents.execution.environment.interface import Interface
+from serl.agents.learning import checkpoint
 from serl.agents.learning.baseline import Baseline, BaselinePolicy
 from serl.agents.learning.early_stopping import validation_scorer
 from serl.agents.learning.errors import DivergedError, LearningError
@@ -14,7 +16,14 @@ from serl.agents.learning.halop import HALOP
 from serl.agents.learning.macmic import MacMic
 from serl.agents.learning.opd import OPD
 from serl.agents.learning.parallel_training import parallel_learner
-from serl.agents.learning.training import POLICY, Training, TrainingConfig
+from serl.agents.learning.training import (
+    CHECKPOINT,
+    POLICY,
+    Training,
+    TrainingConfig,
+    fingerprints,
+    require_same_data,
+)
 from serl.cluster import LOCAL
 from serl.exchange.errors import ConfigError
 
@@ -33,6 +42,8 @@ class BaselineTraining:
             )
         self.config, self.folder, self._metadata = config, folder, metadata or {}
         self.learner = BASELINES[config.algorithm](envs[0], config.learner)
+        self.updates = 0
+        self._data = fingerprints(self._metadata, Interface.from_env(envs[0]))
         self._initial = {name: tensor.clone() for name, tensor in self.policy().network.state_dict().items()}
 
     def start_from(self, path: Path) -> None:
@@ -40,23 +51,33 @@ class BaselineTraining:
         raise LearningError(f"start_from: expected algorithm ppo, got {self.config.algorithm}; leave {path} out")
 
     def resume(self) -> None:
-        """Raises LearningError, because runs of baselines have no checkpoints."""
-        raise LearningError(
-            f"{self.folder}: only runs of ppo can be resumed, got {self.config.algorithm}; start a new run"
-        )
+        """Restores the folder's checkpoint. Raises PolicyFileError if there is none that fits these settings and data."""
+        path = self.folder / CHECKPOINT
+        saved, _ = checkpoint.restore(self.learner, path)
+        require_same_data(saved, self._data, path)
+        self.updates = saved["updates"]
 
     def run(self, report: Callable[[dict[str, Any]], None] = lambda statistics: None) -> BaselinePolicy:
         """Trains to the end and calls `report` with the statistics of every update. Saves the policy at the end, and, once it has learnt, when
         interrupted and, as it was before, after a DivergedError."""
         try:
             while self.learner.steps < self.config.learner.steps:
-                report({**self.learner.update(), "steps": self.learner.steps})
+                if self.updates % self.config.checkpoint_updates == 0:
+                    self._save_checkpoint()
+                statistics = self.learner.update()
+                self.updates += 1
+                report({**statistics, "steps": self.learner.steps})
+            self._save_checkpoint()
         except DivergedError as error:
             raise DivergedError(f"step {self.learner.steps:,}: {error}") from None
         finally:
             if self.has_learnt:
                 self.policy().save(self.folder / POLICY)
         return self.policy()
+
+    def _save_checkpoint(self) -> None:
+        training = {"updates": self.updates, "data": self._data}
+        checkpoint.save(self.learner, training, self.folder / CHECKPOINT)
 
     @property
     def has_learnt(self) -> bool:

@@ -10,6 +10,7 @@ the critics, the choice of the DQN is part of the market. Both stages learn from
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,6 +34,7 @@ from serl.agents.learning.baseline import (
 )
 from serl.agents.learning.replay_buffer import ReplayBuffer, draw_weights, layers, require_learning
 from serl.agents.learning.settings import SAVED
+from serl.agents.learning.state import adam_state, load_adam_state, named, part
 from serl.exchange.errors import ConfigError
 
 LOG_STD_MIN, LOG_STD_MAX = -5.0, 1.0
@@ -182,6 +184,21 @@ class HALOP:
         groups = [self.network.actor, self.network.critics, self.network.dqn]
         self._groups = [list(group.parameters()) for group in groups] + [[self.temperature]]
         self._optimiser = torch.optim.Adam([{"params": group} for group in self._groups], lr=config.learning_rate)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """See checkpoint.Learner."""
+        networks = named("network.", self.network.state_dict()) | named("target.", self._target.state_dict())
+        learnt = named("optimiser.", adam_state(self._optimiser)) | {"temperature": self.temperature.detach()}
+        return networks | learnt | named("buffer.", self.buffer.state_dict())
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """See checkpoint.Learner."""
+        self.network.load_state_dict(part("network.", state))
+        self._target.load_state_dict(part("target.", state))
+        load_adam_state(self._optimiser, part("optimiser.", state))
+        with torch.no_grad():
+            self.temperature.copy_(state["temperature"])
+        self.buffer.load_state_dict(part("buffer.", state))
 
     def update(self) -> dict[str, Any]:
         """Works N orders from start to end, with gradient steps after every decision."""

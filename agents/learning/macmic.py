@@ -13,6 +13,7 @@ window's VWAP. Both levels learn with PPO. In the first part of training, the ma
 and puts as much as allowed into the best ones; during this part the oracle's choices are traded instead of the policy's.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ from serl.agents.learning.sequences import (
     sample_actions,
 )
 from serl.agents.learning.settings import SAVED
+from serl.agents.learning.state import named, part
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
 
@@ -227,6 +229,15 @@ class MacMic:
         generator = torch.Generator().manual_seed(config.seed)
         self.network = MacMicNetwork(env.single_observation_space.shape[0], config, generator)
         self._macro, self._micro = RecurrentPPO(self.network.macro, config), RecurrentPPO(self.network.micro, config)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """See checkpoint.Learner."""
+        return named("macro.", self._macro.state_dict()) | named("micro.", self._micro.state_dict())
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """See checkpoint.Learner."""
+        self._macro.load_state_dict(part("macro.", state))
+        self._micro.load_state_dict(part("micro.", state))
 
     def update(self) -> dict[str, Any]:
         """Works N orders from start to end; both levels learn from them."""

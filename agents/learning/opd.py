@@ -9,6 +9,7 @@ exact only where we have no impact (bars, static book).
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,6 +37,7 @@ from serl.agents.learning.sequences import (
     sample_actions,
 )
 from serl.agents.learning.settings import SAVED
+from serl.agents.learning.state import named, part
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
 
@@ -115,6 +117,17 @@ class OPD:
         self.teacher = RecurrentActorCritic(observed + 2 * window, actions, config.units, generator)
         self.student = RecurrentActorCritic(observed, actions, config.units, generator)
         self._learners = {network: RecurrentPPO(network, config) for network in (self.teacher, self.student)}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """See checkpoint.Learner."""
+        return named("teacher.", self._learners[self.teacher].state_dict()) | named(
+            "student.", self._learners[self.student].state_dict()
+        )
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """See checkpoint.Learner."""
+        self._learners[self.teacher].load_state_dict(part("teacher.", state))
+        self._learners[self.student].load_state_dict(part("student.", state))
 
     def update(self) -> dict[str, Any]:
         """Works N orders and learns from them, with the teacher during its share of the steps, then with the student."""

@@ -1,7 +1,7 @@
 """Proximal policy optimisation (Schulman et al. 2017, arXiv 1707.06347) with the clipped objective, in vector environments."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from serl.agents.learning.networks import ActorCritic
 from serl.agents.learning.parallel_rollouts import ParallelCollector
 from serl.agents.learning.ppo_config import PPOConfig
 from serl.agents.learning.rollout import Batch, Collector, Rollout
+from serl.agents.learning.state import named, part
 
 MakeCollector = Callable[[int, ActorCritic], ParallelCollector]
 
@@ -70,6 +71,15 @@ class PPO:
     def _build_network(self, config: NetworkConfig, observation_size: int, low: Any, high: Any) -> Any:
         """Actor and critic for actions between `low` and `high`."""
         return ActorCritic(config, observation_size, low, high, self.config.seed)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """See checkpoint.Learner."""
+        return named("network.", self.network.state_dict()) | named("optimiser.", self.optimiser.state_dict())
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """See checkpoint.Learner."""
+        self.network.load_state_dict(part("network.", state))
+        self.optimiser.load_state_dict(part("optimiser.", state))
 
     def reset(self) -> None:
         """Starts a new episode in every environment, with seeds derived from the learner's seed and its steps so far."""

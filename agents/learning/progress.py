@@ -41,12 +41,11 @@ def run_with_progress(training: Training | BaselineTraining) -> None:
         try:
             training.run(report)
         except KeyboardInterrupt:
-            resume = f"; continue from {folder / CHECKPOINT} with: serl train --resume {folder}"
-            resume = resume if isinstance(training, Training) else ""
-            told = f"; the policy so far is in {folder / POLICY}{resume}"
+            told = f"; the policy so far is in {folder / POLICY}"
             if isinstance(training, BaselineTraining) and not training.has_learnt:
                 told = ", before the policy learnt anything; none is written"
-            click.echo(f"stopped at step {learner.steps:,}{told}", err=True)
+            resume = f"continue from {folder / CHECKPOINT} with: serl train --resume {folder}"
+            click.echo(f"stopped at step {learner.steps:,}{told}; {resume}", err=True)
             raise
         finally:
             writer.close()

@@ -1,5 +1,7 @@
 """The replay buffer of off-policy learners, and their common perceptron."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -49,3 +51,14 @@ class ReplayBuffer:
         """Draws transitions with replacement, (count, ..) each."""
         rows = torch.from_numpy(random.integers(min(self.count, len(self._columns[0])), size=count))
         return [column[rows] for column in self._columns]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The transitions in the buffer, and how many were ever added."""
+        rows = {f"{index}": column[: self.count] for index, column in enumerate(self._columns)}
+        return rows | {"count": torch.tensor(self.count)}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Restores what `state_dict` returned, in a buffer of the same size."""
+        self.count = int(state["count"])
+        for index, column in enumerate(self._columns):
+            column[: self.count] = state[f"{index}"]

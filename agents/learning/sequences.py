@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from torch.nn import functional
 
 from serl.agents.learning.baseline import BaselineConfig
 from serl.agents.learning.errors import DivergedError
+from serl.agents.learning.state import adam_state, load_adam_state, named, part
 
 
 class RecurrentPPOConfig(BaselineConfig):
@@ -109,6 +111,19 @@ class RecurrentPPO:
     def __init__(self, network: RecurrentActorCritic, config: RecurrentPPOConfig) -> None:
         self.network, self.config, self.kl_weight = network, config, config.kl_weight
         self._optimiser = torch.optim.Adam(network.parameters(), lr=config.learning_rate)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The network, its optimiser and the weight of the KL penalty."""
+        kl_weight = {"kl_weight": torch.tensor(self.kl_weight, dtype=torch.float64)}
+        return (
+            named("network.", self.network.state_dict()) | named("optimiser.", adam_state(self._optimiser)) | kl_weight
+        )
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Restores what `state_dict` returned."""
+        self.network.load_state_dict(part("network.", state))
+        load_adam_state(self._optimiser, part("optimiser.", state))
+        self.kl_weight = state["kl_weight"].item()
 
     def learn(
         self, trajectory: Trajectory, random: np.random.Generator, distillation_weight: float = 0.0

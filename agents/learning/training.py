@@ -152,6 +152,19 @@ def learnt_policy(
     return Policy(learner.network, Interface.from_env(env), {"seed": config.seed, "steps": learner.steps}, name)
 
 
+def fingerprints(metadata: dict[str, Any], interface: Interface) -> list[str]:
+    """Fingerprints of a run's data, and its forecaster, because files may change while a run is interrupted."""
+    return [*(str(one.get("fingerprint")) for one in metadata.get("data", [])), interface.forecaster]
+
+
+def require_same_data(saved: dict[str, Any], data: list[str], path: Path) -> None:
+    """Raises PolicyFileError unless the training state of a checkpoint has these fingerprints; older checkpoints have none."""
+    if saved.get("data", data) != data:
+        raise PolicyFileError(
+            f"{path}: expected the data that the run began with, {saved['data']}, got {data}; restore the files of its settings, or start a new run"
+        )
+
+
 class Training:
     """A PPO run in a folder, in one environment, two (static, dynamic), or the variants of an adversary."""
 
@@ -208,11 +221,7 @@ class Training:
         """Restores the folder's checkpoint. Raises PolicyFileError if there is none that fits these settings and data."""
         path = self.folder / CHECKPOINT
         saved, best = checkpoint.restore(self.learner, path)
-        if saved.get("data", self._data) != self._data:  # older checkpoints do not contain it
-            raise PolicyFileError(
-                f"{path}: expected the data that the run began with, {saved['data']}, got {self._data}; restore the files of its settings, or start a "
-                "new run"
-            )
+        require_same_data(saved, self._data, path)
         self._learnt_before = saved.get("learnt_before", [])
         self.updates = saved["updates"]
         if self.weights:
@@ -283,8 +292,7 @@ class Training:
 
     @property
     def _data(self) -> list[str]:
-        """Fingerprints of the data, and the forecaster, because files may change while a run is interrupted."""
-        return [*(str(one.get("fingerprint")) for one in self._metadata.get("data", [])), self._interface.forecaster]
+        return fingerprints(self._metadata, self._interface)
 
     def _best_policy(self) -> Policy:
         """The best policy of early stopping, whose weights replace the learner's; without early stopping, the current one."""

@@ -16,7 +16,7 @@ from serl.agents.execution.errors import LayoutMismatchError
 from serl.agents.learning import progress
 from serl.agents.learning.baseline import Baseline, Foresight, gain_on_twap, oracle_foresight
 from serl.agents.learning.baseline_training import BaselineTraining, build_training
-from serl.agents.learning.errors import DivergedError, LearningError
+from serl.agents.learning.errors import DivergedError
 from serl.agents.learning.evaluation import execute_orders
 from serl.agents.learning.halop import HALOPConfig
 from serl.agents.learning.macmic import MacMicConfig, MacMicNetwork, MacMicPolicy, oracle_schedule
@@ -24,7 +24,7 @@ from serl.agents.learning.opd import OPD, OPDConfig
 from serl.agents.learning.policy import load_policy
 from serl.agents.learning.progress import run_with_progress
 from serl.agents.learning.sequences import rewards_to_go
-from serl.agents.learning.training import POLICY, Training, TrainingConfig
+from serl.agents.learning.training import POLICY, TrainingConfig
 from serl.exchange.errors import ConfigError
 from tests.agents.learning.tiny import JUMP, PRICE, VOLUME, announced_jumps, load_trained, wide_ranges
 
@@ -48,11 +48,12 @@ KINDS: dict[str, tuple[Callable[[int], ExecutionVectorEnv], int, dict[str, Any]]
 }
 
 
-def run(kind: str, folder: Path, steps: int | None = None, **changes: Any) -> BaselineTraining:
+def run(kind: str, folder: Path, steps: int | None = None, data: str = "a", **changes: Any) -> BaselineTraining:
     make, count, settings = KINDS[kind]
     update = changes | ({} if steps is None else {"steps": steps})
     settings = {name: value.model_copy(update=update) for name, value in settings.items()}
-    made = build_training(TrainingConfig.model_validate({"algorithm": kind, **settings}), [make(count)], folder)
+    config = TrainingConfig.model_validate({"algorithm": kind, "checkpoint_updates": 3, **settings})
+    made = build_training(config, [make(count)], folder, {"data": [{"fingerprint": data}]})
     assert isinstance(made, BaselineTraining)
     return made
 
@@ -210,12 +211,6 @@ def test_unsuitable_environments_are_refused(tmp_path: Path, kind: str) -> None:
         build_training(config, [wide_ranges(4, actions="limit" if kind != "halop" else "market")], tmp_path)
     with pytest.raises(ConfigError, match="one market"):
         build_training(config, [hybrid(4), hybrid(4)], tmp_path)
-
-
-def test_only_ppo_can_be_resumed(tmp_path: Path) -> None:
-    with pytest.raises(LearningError, match="only runs of ppo"):
-        run("opd", tmp_path).resume()
-    assert isinstance(build_training(TrainingConfig(), [ToyExecution(4)], tmp_path), Training)
 
 
 def test_intervals_divide_the_window(tmp_path: Path) -> None:
