@@ -186,9 +186,10 @@ class Queries:
         return symbol
 
     def statistics(self) -> dict[str, Any]:
-        """Counts of commands and events since the start of the journal, current numbers, and other counts since the start of the process."""
+        """The journal's id, counts of commands and events since its start, current numbers, and other counts since the start of the process."""
         counter, refusals = self._core.gateway.counter, self._refusals
         return {
+            "journal": self._core.journal.id,
             "commands": self._core.command_sequence,
             "events": self._core.event_sequence,
             "news": self._news.last,

@@ -34,17 +34,24 @@ class DropCopies(StoredApplication):
         self._admin: Request | None = None
         self._queries: Request | None = None
         self._names: list[str] = []
+        self._journal = ""  # the id of the journal whose events the store has; empty before the first logon
         self._request: asyncio.Future[list[Any]] | None = None
 
     def _restore(self, record: list[Any]) -> None:
         if record[0] == OUTBOUND:
             self._orders.restore(record[4])
+        elif record[0] == REPORT and len(record) > 2:
+            self._journal = record[2]
         elif record[0] == SNAPSHOT:
-            self._orders.load(record[2])
+            state = (
+                record[2] if isinstance(record[2], dict) else {"journal": "", "orders": record[2]}
+            )  # a list before 0.2
+            self._journal = state["journal"]
+            self._orders.load(state["orders"])
 
     def state(self) -> Any:
         """See `Application.state`."""
-        return self._orders.state()
+        return {"journal": self._journal, "orders": self._orders.state()}
 
     async def _open(self, owner: Owner) -> None:
         self._owner = owner
@@ -57,29 +64,36 @@ class DropCopies(StoredApplication):
         try:
             _, symbols, *_ = (await self._ask(self._queries, Kind.INFO))[5]
             self._orders.set_instruments([Instrument.of(*symbol) for symbol in symbols])
-            events = await self._learn_names()
+            journal, events = await self._learn_names()
         except BaseException:
             await self._close()
             raise
-        if not 0 <= self.store.last_report <= events:  # the first logon, or the exchange began with another journal
-            self._begin_after(events)
+        if self._journal not in ("", journal) or not 0 <= self.store.last_report <= events:
+            self._begin_after(journal, events)
+        elif not self._journal:  # a store of an earlier version
+            self._begin_with(journal, self.store.last_report)
 
-    def _begin_after(self, event: int) -> None:
+    def _begin_after(self, journal: str, event: int) -> None:
+        """Begins with the next events of a journal: at the first logon, and if the exchange has another journal."""
         self._orders.load(None)
-        self.store.append([REPORT, event])
+        self._begin_with(journal, event)
+
+    def _begin_with(self, journal: str, event: int) -> None:
+        self._journal = journal
+        self.store.append([REPORT, event, journal])
 
     async def _ask(self, request: Request, *arguments: Any) -> list[Any]:
         """Sends a request in a thread. If the caller is cancelled, the thread still runs to its end, and the sockets are closed after that."""
         self._request = asyncio.ensure_future(asyncio.to_thread(request, *arguments))
         return await asyncio.shield(self._request)
 
-    async def _learn_names(self) -> int:
-        """Learns the names of the participants; returns the number of events so far."""
+    async def _learn_names(self) -> tuple[str, int]:
+        """Learns the names of the participants; returns the id of the exchange's journal and the number of its events so far."""
         assert self._queries is not None and self._admin is not None
         counts = (await self._ask(self._queries, Kind.STATISTICS))[5]
         _, names = (await self._ask(self._admin, Kind.COMMAND_COPY, self._account.token, counts["commands"]))[5]
         self._names = names.split("\n") if names else []
-        return int(counts["events"])
+        return str(counts["journal"]), int(counts["events"])
 
     def start(self) -> None:
         """Called once the client is logged on."""
@@ -114,15 +128,26 @@ class DropCopies(StoredApplication):
                 if after == self.store.last_report:
                     await asyncio.sleep(POLL_S)
                     continue
+                await self._require_same_journal()
                 await self._take(np.frombuffer(data, EVENT), after)
                 await self._owner.drain()
         except SerlError as error:
             self.session.begin()
             if isinstance(error, RequestRejected) and error.code == "replay_gone":
                 with contextlib.suppress(SerlError):  # otherwise it happens at the next logon
-                    self._begin_after(await self._learn_names())
+                    self._begin_after(*await self._learn_names())
             self.session.logout(str(error))
             self._owner.flush()
+
+    async def _require_same_journal(self) -> None:
+        """Raises RequestRejected `replay_gone` if the exchange was restarted with another journal: the request does not notice a short absence."""
+        assert self._queries is not None
+        journal = (await self._ask(self._queries, Kind.STATISTICS))[5]["journal"]
+        if journal != self._journal:
+            raise RequestRejected(
+                "replay_gone",
+                f"expected the journal {self._journal}, got {journal}: the exchange has another journal; log on again, the copies begin with its next event",
+            )
 
     async def _take(self, rows: Rows, after: int) -> None:
         assert self._owner is not None

@@ -22,7 +22,7 @@ from serl.exchange.errors import ConfigError
 INBOUND, OUTBOUND, SEQUENCES, REPORT, SNAPSHOT, SYMBOLS = range(1, 7)
 """[INBOUND, in_seq, change, command_id, rows]: a request, and the COMMAND rows that it became.
 [OUTBOUND, out_seq, report, message, change]: a message to the client, caused by this report (0: by no report).
-[SEQUENCES, next_in, next_out]; [REPORT, report]: processed without a message; [SNAPSHOT, last_report, state]: numbers begin again.
+[SEQUENCES, next_in, next_out]; [REPORT, report]: processed without a message, and in a drop copy [REPORT, report, journal], the id of the journal from here on; [SNAPSHOT, last_report, state]: numbers begin again.
 [SYMBOLS, symbols]: those of the exchange from here on; a journal has the same ones for good, so others mean another journal."""
 _HEAD = struct.Struct("<II")
 _READ_BYTES = 1 << 20
