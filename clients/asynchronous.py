@@ -18,6 +18,7 @@ from serl.clients.session import Grant, Order, Session
 from serl.clients.values import AssetBalance, Balance, Price, SymbolStatus, Trade
 from serl.exchange.news import News
 from serl.exchange.records import CommandKind, Side, TimeInForce
+from serl.exchange.symbol_rules import SymbolRules
 from serl.exchange.terms import NO_TERMS, Terms
 from serl.exchange.wire import Kind
 
@@ -197,6 +198,11 @@ class AsyncExchange(Client):
     async def status(self, symbol: str) -> SymbolStatus:
         """Whether the symbol is halted and why, and its phase."""
         return await self._run(queries.status(self.core, symbol))
+
+    async def rules(self, symbol: str) -> SymbolRules:
+        """What quantities and prices of the symbol must fit: `lot_multiple`, `tick_table` and the price band, as they are now. An order that does not fit is
+        rejected (BAD_QTY, BAD_PRICE, OUTSIDE_BAND). Raises `RequestRejected` if the exchange is of a version without this query."""
+        return await self._run(queries.rules(self.core, symbol))
 
     async def account(self) -> dict[str, Balance]:
         """Position, cash, profit and fees in money over all sessions, by symbol name; symbols in which all of them are zero are left out.

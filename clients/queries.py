@@ -7,6 +7,7 @@ from serl.clients.news import NewsPages
 from serl.clients.values import AssetBalance, Balance, SymbolStatus, Trade
 from serl.exchange.account import Account
 from serl.exchange.news import News
+from serl.exchange.symbol_rules import SymbolRules
 from serl.exchange.wire import Kind
 
 
@@ -35,6 +36,12 @@ def status(core: ClientCore, symbol: str) -> Steps[SymbolStatus]:
     """Whether a symbol is halted, and its phase."""
     reply = yield from core.ask(Kind.STATUS, core.session.instrument(symbol).number)
     return SymbolStatus.of(*reply[5])
+
+
+def rules(core: ClientCore, symbol: str) -> Steps[SymbolRules]:
+    """What the quantities and prices of a symbol must fit."""
+    reply = yield from core.ask(Kind.RULES, core.session.instrument(symbol).number)
+    return SymbolRules.of_reply(reply[5])
 
 
 def news(core: ClientCore, count: int) -> Steps[list[News]]:

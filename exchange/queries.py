@@ -22,6 +22,7 @@ from serl.exchange.records import FEE_COLUMNS, LAST_TICKS, MAKER_FEE, EventFlag,
 from serl.exchange.rejections import Rejections
 from serl.exchange.requests import Requests
 from serl.exchange.sessions import Sessions
+from serl.exchange.symbol_rules import SymbolRules
 from serl.exchange.unread_replies import UnreadReplies
 from serl.exchange.wire import Kind, RequestError, pack
 
@@ -85,10 +86,10 @@ class Queries:
         forms = {
             Kind.INFO: "[128, request]", Kind.L2: "[129, request, symbol, depth]", Kind.L3: "[130, request, symbol]",
             Kind.TRADES: "[131, request, symbol, count]", Kind.STATISTICS: "[132, request]", Kind.HASH: "[133, request]",
-            Kind.STATUS: "[134, request, symbol]", Kind.INDICATIVE: "[135, request, symbol]",
+            Kind.STATUS: "[134, request, symbol]", Kind.INDICATIVE: "[135, request, symbol]", Kind.RULES: "[141, request, symbol]",
         }  # fmt: skip
         if kind not in forms:
-            raise RequestError("malformed", f"expected a query (128 to 140), got kind {kind}")
+            raise RequestError("malformed", f"expected a query (128 to 141), got kind {kind}")
         form = forms[Kind(kind)]
         arguments = wire.expect(message, form, *[int] * form.count(","))[1:]
         if kind == Kind.INFO:
@@ -109,6 +110,8 @@ class Queries:
             return [list(values) for values in zip(*columns, strict=True)]
         if kind == Kind.STATUS:
             return symbol_status(self._core.market.state, symbol)
+        if kind == Kind.RULES:
+            return SymbolRules.of_row(self._core.market.state.symbols[symbol]).reply()
         if kind == Kind.INDICATIVE:
             return list(self._core.market.indicative(symbol))
         return self._last_trades(symbol, arguments[1])

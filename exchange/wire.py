@@ -43,6 +43,7 @@ class Kind(IntEnum):
     NEWS = 138
     BALANCES = 139
     ASSETS = 140
+    RULES = 141
     STOP = 160
     CLOCK = 161
     SNAPSHOT = 162

@@ -31,6 +31,7 @@ from serl.exchange.records import (
     Side,
     TimeInForce,
 )
+from serl.exchange.symbol_rules import SymbolRules
 from serl.exchange.terms import NO_TERMS, Terms
 from serl.exchange.wire import EVENT_FIELDS
 from serl.history.day import SymbolReference
@@ -307,6 +308,10 @@ class BacktestMarket:
     def status(self, symbol: str) -> SymbolStatus:
         """See StrategyMarket."""
         return SymbolStatus.of(*symbol_status(self.market.state, self._number(symbol)))
+
+    def rules(self, symbol: str) -> SymbolRules:
+        """See StrategyMarket."""
+        return SymbolRules.of_row(self.market.state.symbols[self._number(symbol)])
 
     def position(self, symbol: str) -> int:
         """See StrategyMarket."""

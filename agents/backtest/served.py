@@ -31,6 +31,7 @@ from serl.exchange.news import News, NewsKind
 from serl.exchange.reasons import REASONS_SIZE, by_name, count_rejections
 from serl.exchange.records import EventKind, Reason, Rows, TimeInForce
 from serl.exchange.request import request_socket
+from serl.exchange.symbol_rules import SymbolRules
 from serl.exchange.terms import NO_TERMS, Terms
 from serl.exchange.wire import Kind as MessageKind
 
@@ -189,6 +190,10 @@ class ServedStrategyMarket:
     def status(self, symbol: str) -> SymbolStatus:
         """See StrategyMarket."""
         return self.client.status(symbol)
+
+    def rules(self, symbol: str) -> SymbolRules:
+        """See StrategyMarket."""
+        return self.client.rules(symbol)
 
     def position(self, symbol: str) -> int:
         """See StrategyMarket."""

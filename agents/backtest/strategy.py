@@ -9,6 +9,7 @@ from serl.clients.book import Level
 from serl.clients.session import Instrument, Order, Report
 from serl.clients.values import Price, SymbolStatus, Trade
 from serl.exchange.records import TimeInForce
+from serl.exchange.symbol_rules import SymbolRules
 from serl.exchange.terms import NO_TERMS, Terms
 
 
@@ -83,6 +84,10 @@ class StrategyMarket(Protocol):
 
     def status(self, symbol: str) -> SymbolStatus:
         """Whether the symbol is halted and why, and its phase."""
+        ...
+
+    def rules(self, symbol: str) -> SymbolRules:
+        """What quantities and prices of the symbol must fit now: `lot_multiple`, `tick_table` and the price band."""
         ...
 
     def position(self, symbol: str) -> int:

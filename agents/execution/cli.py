@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from serl.agents.execution.policies.policy import Policy
     from serl.agents.execution.report import Benchmark
     from serl.agents.signals.forecaster import Forecaster
-    from serl.exchange.config import MarketRules
     from serl.history.day import Day
 
 DAY_S = 86_400
@@ -50,10 +49,6 @@ DAY_S = 86_400
     help="The file whose forecasts the trained policy observes; they are made from the feed.",
 )
 @click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="Orders endpoint of the exchange.")
-@click.option(
-    "--config", type=click.Path(path_type=Path),
-    help="Configuration of the exchange: orders are rounded to the symbol's lot_multiple and tick_table, which the exchange does not tell.",
-)  # fmt: skip
 @click.option("--name", "participant", default="executor", show_default=True, help="Participant name.")
 @curve_option
 @token_options("Token of the participant")
@@ -73,7 +68,7 @@ DAY_S = 86_400
 )
 def execute(
     name: str | None, policy: str | None, symbol: str, side: str, qty: int, window: str, interval: float, mode: str | None, volume_curve: Path | None,
-    rate: float, risk_aversion: float, volatility: float, impact: float, cross_share: float, forecaster: Path | None, connect: str, config: Path | None,
+    rate: float, risk_aversion: float, volatility: float, impact: float, cross_share: float, forecaster: Path | None, connect: str,
     participant: str, curve: Path | None, token: str, day: Path | None, report: Path, progress: Path | None, flow: Path | None,
 ) -> None:  # fmt: skip
     """Work a parent order on a running exchange and report what it cost.
@@ -113,14 +108,13 @@ def execute(
     reports.import_drawing()
     _make_folder(report)
     replayed = None if day is None else read_day(day)
-    rules = _order_rules(config, order, replayed)
     benchmark = None if replayed is None else _in_process_benchmark(replayed, order, chosen, used, forecasting)
     # an interrupted command must not leave unattended orders
     with log_in(connect, participant, token, curve=curve, cancel_on_disconnect=True) as client:
         progress_file = None if progress is None else ProgressFile(progress, participant, order, chosen)
         order_flow_log = None if flow is None else OrderFlowLog(flow, participant, chosen.name, symbol)
         forecasts = None if forecasting is None else ServedForecasts(*forecasting)
-        executor = Executor(client, order, chosen, used, progress_file, order_flow_log, forecasts, rules)
+        executor = Executor(client, order, chosen, used, progress_file, order_flow_log, forecasts)
         click.echo(f"{participant}: waiting for {window} to {side} {qty:,} {symbol}")
         tick_size = float(client.instrument(symbol).tick_size)
         execution = _run_or_tell(executor)
@@ -182,24 +176,6 @@ def _forecasting(policy: "Policy", path: Path | None) -> "tuple[Forecaster, str]
             f"--forecaster: expected {expected}, whose forecasts {policy.name} observes, got {name or 'none'}; give that file"
         )
     return None if forecaster is None else (forecaster, name)
-
-
-def _order_rules(config: Path | None, order: "ParentOrder", day: "Day | None") -> "MarketRules":
-    """The rules that orders must fit: those of the configuration, changed by those of the replayed day. Raises ConfigError for an unknown symbol."""
-    from serl.agents.execution.order_rules import NO_RULES, rules_of_day
-    from serl.exchange.config import load_config
-    from serl.exchange.errors import ConfigError
-    from serl.history.day import select_symbol
-
-    rules: MarketRules = NO_RULES
-    if config is not None:
-        symbols = {symbol.name: symbol for symbol in load_config(config).symbols}
-        if order.symbol not in symbols:
-            raise ConfigError(
-                f"{config}: expected the symbol {order.symbol}, got {', '.join(symbols)}; give the exchange's file"
-            )
-        rules = symbols[order.symbol]
-    return rules if day is None else rules_of_day(select_symbol(day, order.symbol), order.start_ns, rules)
 
 
 def _in_process_benchmark(

@@ -10,12 +10,10 @@ from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.environment.windows import check_multiples
 from serl.agents.execution.order import ParentOrder
-from serl.agents.execution.order_rules import NO_RULES
 from serl.agents.execution.policies.policy import Policy, environment_settings, require_mode
 from serl.agents.execution.progress import OrderFlowLog, ProgressFile
 from serl.agents.execution.served import PRINT, ServedMarket
 from serl.clients.blocking import Exchange
-from serl.exchange.config import MarketRules
 from serl.exchange.records import Rows
 
 
@@ -80,13 +78,13 @@ class Executor:
 
     def __init__(
         self, client: Exchange, order: ParentOrder, policy: Policy, mode: str = "market", progress: ProgressFile | None = None,
-        order_flow_log: OrderFlowLog | None = None, forecasts: ServedForecasts | None = None, rules: MarketRules = NO_RULES,
+        order_flow_log: OrderFlowLog | None = None, forecasts: ServedForecasts | None = None,
     ) -> None:  # fmt: skip
-        """rules: lot_multiple and tick_table of the symbol, which the exchange does not tell. Raises ConfigError for a quantity that does not fit."""
+        """Raises ConfigError for a quantity that does not fit the symbol's rules."""
         require_mode(policy, mode)
-        check_multiples(order.episode, rules.lot_multiple)
+        check_multiples(order.episode, client.rules(order.symbol).lot_multiple)
         self.order, self.policy, self.mode = order, policy, mode
-        self.market = ServedMarket(client, order.symbol, rules)
+        self.market = ServedMarket(client, order.symbol)
         self.market.require_not_started(order.start_ns)
         self._forecasts = forecasts
         if forecasts is not None:

@@ -6,11 +6,11 @@ from serl.agents.execution.environment.forecasts import RecordedForecasts
 from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.executor import execute_order
 from serl.agents.execution.order import ParentOrder, twap_targets
-from serl.agents.execution.order_rules import rules_of_day, whole_lots
 from serl.agents.execution.policies.policy import Policy
 from serl.agents.signals.forecaster import Forecaster
 from serl.exchange.market import Market
 from serl.exchange.records import CommandFlag, CommandKind, EventFlag, EventKind, Rows, TimeInForce, command
+from serl.exchange.symbol_rules import SymbolRules
 from serl.history.day import Day, select_symbol
 from serl.history.limits import limits_for
 
@@ -38,7 +38,7 @@ def replay_with_twap(day: Day, order: ParentOrder) -> list[tuple[int, int, int]]
     market.grant_operator(HISTORY)
     rows = day.commands.copy()
     rows["participant"] = HISTORY
-    times, rules = order.slice_times_ns, rules_of_day(select_symbol(day, order.symbol), order.start_ns)
+    times = order.slice_times_ns
     fills: list[tuple[int, int, int]] = []
     cursor = 0
     for number, (time_ns, target) in enumerate(
@@ -47,7 +47,8 @@ def replay_with_twap(day: Day, order: ParentOrder) -> list[tuple[int, int, int]]
         stop = int(np.searchsorted(rows["time_ns"], time_ns, side="left"))
         _append_own_fills(market.submit(rows[cursor:stop]), fills)
         cursor = stop
-        qty_lots = whole_lots(rules, target - sum(qty for _, _, qty in fills))
+        rules = SymbolRules.of_row(market.state.symbols[symbol])
+        qty_lots = rules.whole_lots(target - sum(qty for _, _, qty in fills))
         if qty_lots > 0:
             child = command(
                 CommandKind.NEW, symbol=symbol, side=order.side, qty_lots=qty_lots, time_in_force=TimeInForce.IOC,

@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 
 from serl.agents.execution.environment.records import FILL, FRAME, LEVELS
+from serl.agents.execution.environment.windows import check_multiples
 from serl.agents.execution.errors import OrderRulesError
-from serl.agents.execution.order_rules import NO_RULES, on_tick, whole_lots
 from serl.agents.signals.grid import STEP_NS
 from serl.agents.signals.live import Observation, level_arrays
 from serl.clients.blocking import Exchange
 from serl.clients.session import Order, Report
-from serl.exchange.config import MarketRules, time_of_day_text
+from serl.exchange.config import time_of_day_text
 from serl.exchange.errors import Rejected, RequestRejected, SerlError
 from serl.exchange.records import EventKind, Reason, Rows
+from serl.exchange.symbol_rules import NO_RULES
 from serl.exchange.wire import Kind
 
 SECOND_NS = 1_000_000_000
@@ -45,10 +46,11 @@ class ServedMarket:
     channels: tuple[str, ...] = ("l1", "trade")
     """Channels of the feed; reports alone need l1."""
 
-    def __init__(self, client: Exchange, symbol: str, rules: MarketRules = NO_RULES) -> None:
-        """rules: the symbol's, to which orders are rounded as in the markets in process."""
-        self.client, self.symbol, self._rules = client, symbol, rules
-        self._number = client.instrument(symbol).number
+    def __init__(self, client: Exchange, symbol: str) -> None:
+        self.client, self.symbol = client, symbol
+        #: the symbol's at the start of the window, to which orders are rounded as in the markets in process
+        self.rules = NO_RULES
+        self.number = client.instrument(symbol).number
         kind, self._speed, _, self.midnight_ns = client.session.clock
         self._lockstep = kind == "lockstep"
         self.frames, self.fills = np.zeros(1, FRAME), np.zeros(1, FILL)
@@ -86,12 +88,15 @@ class ServedMarket:
             )
 
     def reset(self, which: Any, episodes: Rows) -> None:
-        """Waits for the start of the window. Raises WindowStartedError if it has passed."""
+        """Waits for the start of the window. Raises WindowStartedError if it has passed, and ConfigError for a quantity that does not fit the symbol's
+        rules."""
         start_ns = int(episodes[0]["start_ns"])
         self.require_not_started(start_ns)
         now_ns = int(self.client.session.clock[2]) - self.midnight_ns
         self._next_look_ns = (max(now_ns, start_ns - LOOKS_BEFORE_NS) // STEP_NS + 1) * STEP_NS
         self._wait_until(start_ns)
+        self.rules = self.client.rules(self.symbol)
+        check_multiples(episodes, self.rules.lot_multiple)
         self.start(episodes[0])
         self.snapshot(start_ns)
 
@@ -130,9 +135,9 @@ class ServedMarket:
         )
         late_lots = sum(qty for _, _, qty, _ in self.own_fills[self._own_before :])  # 0 in lockstep
         from_limit = min(late_lots, limit_lots)
-        limit_lots = whole_lots(self._rules, limit_lots - from_limit)
-        market_lots = whole_lots(self._rules, max(0, market_lots - (late_lots - from_limit)))
-        limit_ticks = on_tick(self._rules, limit_ticks, 1 if self._side == SELL else -1)
+        limit_lots = self.rules.whole_lots(limit_lots - from_limit)
+        market_lots = self.rules.whole_lots(max(0, market_lots - (late_lots - from_limit)))
+        limit_ticks = self.rules.on_tick(limit_ticks, self._side)
         if market_lots:
             self._send_order(market_lots, None)
         if limit_lots and limit_ticks:
@@ -226,8 +231,8 @@ class ServedMarket:
         self.rejected[reason.name] += 1
         if reason in (Reason.BAD_QTY, Reason.BAD_PRICE):
             raise OrderRulesError(
-                f"{self.symbol}: expected orders that fit its rules, got {reason.name} for one of {self.children[-1][1]:,} lots; give the exchange's lot_multiple "
-                "and tick_table, with --config"
+                f"{self.symbol}: expected orders that fit its rules at the start of the window, got {reason.name} for one of {self.children[-1][1]:,} lots: "
+                "they have changed; start another execution"
             )
 
     def _receive_feed(self, topic: str, message: list[Any]) -> None:
@@ -266,7 +271,7 @@ class ServedMarket:
         return self.client.book(self.symbol, LEVELS)
 
     def _orders_in_book(self) -> Any:
-        return self.client.ask(Kind.L3, self._number)[5]
+        return self.client.ask(Kind.L3, self.number)[5]
 
     @property
     def open_order(self) -> Order | None:

@@ -17,6 +17,7 @@ from serl.exchange.errors import ConfigError
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
 from serl.exchange.records import COMMAND, CommandKind, Rows, TimeInForce
+from serl.exchange.symbol_rules import SymbolRules
 from serl.exchange.wire import Kind
 from serl.history.day import Day, Reference, SymbolReference
 from serl.history.limits import limits_for
@@ -40,7 +41,7 @@ class _Book(ServedMarket):
 
     def queries(self) -> list[tuple[Any, ...]]:
         """The queries whose replies `snapshot_from` needs."""
-        return [(Kind.L2, self._number, LEVELS), *([(Kind.L3, self._number)] if self.open_order else [])]
+        return [(Kind.L2, self.number, LEVELS), *([(Kind.L3, self.number)] if self.open_order else [])]
 
     def snapshot_from(self, replies: dict[tuple[Any, ...], list[Any]], now_ns: int) -> None:
         """Like `snapshot`, but from the replies to the `queries` of all agents."""
@@ -48,10 +49,10 @@ class _Book(ServedMarket):
         self.snapshot(now_ns)
 
     def _levels(self) -> Any:
-        return self._replies[Kind.L2, self._number, LEVELS][5]
+        return self._replies[Kind.L2, self.number, LEVELS][5]
 
     def _orders_in_book(self) -> Any:
-        return self._replies[Kind.L3, self._number][5]
+        return self._replies[Kind.L3, self.number][5]
 
     def _drain_inbox(self) -> None:
         pass
@@ -101,7 +102,10 @@ class ServedBooks:
             )
         self.books[0].require_not_started(start_ns)
         self._turn(start_ns)
+        asked = {book.symbol: (Kind.RULES, book.number) for book in self.books}
+        rules = dict(zip(asked, self.client.ask_all(list(asked.values())), strict=True))
         for book, episode in zip(self.books, episodes, strict=True):
+            book.rules = SymbolRules.of_reply(rules[book.symbol][5])
             book.start(episode)
         self._snapshot(start_ns)
 

@@ -8,6 +8,7 @@ from serl.clients.session import Instrument
 from serl.exchange.config import DEFAULT_QUOTE
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import MICRO
+from serl.exchange.symbol_rules import SymbolRules
 from serl.gateways.binance.errors import BinanceError, bad_symbol, filter_failure
 from serl.gateways.binance.scale import Scale
 
@@ -23,6 +24,7 @@ class Listing:
         base: the asset that is traded.
         quote: the asset that pays for it.
         prices, quantities, amounts, commissions: convert ticks, lots, ticks x lots and microticks x lots to text.
+        rules: what quantities and prices must fit, as the exchange told last.
     """
 
     def __init__(self, instrument: Instrument, base: str, quote: str, limits: dict[str, Any]) -> None:
@@ -33,6 +35,7 @@ class Listing:
         self.prices, self.quantities = Scale(instrument.tick_size), Scale(instrument.lot_size)
         self.amounts = Scale(instrument.tick_size * instrument.lot_size)
         self.commissions = Scale(instrument.tick_size * instrument.lot_size / MICRO)
+        self.rules = SymbolRules()
         self.price_ticks_max = int(limits.get("price_ticks_max", 1_000_000_000))
         self.qty_lots_max = int(limits.get("qty_lots_max", 1_000_000))
 
@@ -51,8 +54,8 @@ class Listing:
         return lots
 
     def filters(self) -> list[dict[str, Any]]:
-        """The filters of exchangeInfo."""
-        lot, tick = self.quantities.text(1), self.prices.text(1)
+        """The filters of exchangeInfo. There is one tick size for all prices, so it fits at every level of a tick table."""
+        lot, tick = self.quantities.text(self.rules.lot_multiple), self.prices.text(self.rules.common_multiple)
         size = {"minQty": lot, "maxQty": self.quantities.text(self.qty_lots_max), "stepSize": lot}
         most = self.amounts.text(self.price_ticks_max * self.qty_lots_max)
         return [

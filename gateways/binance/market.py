@@ -1,6 +1,8 @@
 """The market data of all symbols, from the exchange's feed."""
 
 import asyncio
+import contextlib
+import math
 import time
 from collections.abc import Callable
 from functools import partial
@@ -14,6 +16,7 @@ from serl.clients.session import Instrument
 from serl.exchange.errors import ConfigError
 from serl.exchange.log import log, without_repeats
 from serl.exchange.records import Phase
+from serl.exchange.symbol_rules import SymbolRules
 from serl.exchange.wire import Kind
 from serl.gateways.binance.bars import DAY_MS
 from serl.gateways.binance.errors import away
@@ -24,6 +27,8 @@ CHANNELS = ("l2", "l1", "trade", "status")
 SILENT_S = 3.5
 """The exchange counts as away when its feed, which has a message each second, has been silent for this long."""
 RETRY_S = 0.2
+RULES_S = 1.0
+"""How old the rules of the symbols may be in exchangeInfo, which asks for those of every symbol."""
 OnTrades = Callable[[SymbolMarket, list[MarketTrade]], None]
 
 
@@ -47,6 +52,7 @@ class Market:
         self._trade_sequence: dict[str, int] = {}
         self._client: AsyncExchange | None = None
         self._heard_s = 0.0
+        self._rules_s = -math.inf
         self._epoch, self._sequence, self._time_ns = -1, -1, 0
         self._is_live = True
         self._repairs: set[asyncio.Task[None]] = set()
@@ -84,7 +90,22 @@ class Market:
         self._subscribe(client)
         for symbol in self.symbols.values():
             await self._load(symbol)
+        await self._load_rules()
         self._heard_s = time.monotonic()
+
+    async def refresh_rules(self) -> None:
+        """Asks for what quantities and prices must fit, which operators and a replayed day may change. While the exchange is away, the last rules stay."""
+        if self.up and time.monotonic() - self._rules_s > RULES_S:
+            with contextlib.suppress(ExchangeUnreachable, RequestRejected, SessionEnded):
+                await self._load_rules()
+
+    async def _load_rules(self) -> None:
+        client, listings = self._client, list(self.listings.by_name.values())
+        assert client is not None
+        self._rules_s = time.monotonic()
+        replies = await client.ask_all([(Kind.RULES, listing.number) for listing in listings])
+        for listing, reply in zip(listings, replies, strict=True):
+            listing.rules = SymbolRules.of_reply(reply[5])
 
     async def _connect(self) -> None:
         self._client = await watch(self._endpoint, self._token, curve=self._curve)

@@ -39,6 +39,7 @@ async def exchange_info(call: Call) -> Any:
         if wanted is not None
         else list(market.symbols.values())
     )
+    await market.refresh_rules()
     return {
         "timezone": "UTC", "serverTime": time.time_ns() // 1_000_000, "rateLimits": call.gateway.limits.describe(), "exchangeFilters": [],
         "symbols": [symbol.listing.describe(symbol.trading) for symbol in chosen],

@@ -166,6 +166,7 @@ def spend(listing: Listing, quote_qty: str, levels: list[Level]) -> tuple[int, i
             break  # a worse bid would let it sell one lot more, at this level, for more than the amount
     if not levels:
         raise refused("Order was rejected: there is no liquidity on the other side of the book.")
+    qty_lots = listing.rules.whole_lots(qty_lots)
     if not qty_lots:
         raise filter_failure("LOT_SIZE")
     return qty_lots, limit_ticks

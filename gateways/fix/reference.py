@@ -1,13 +1,15 @@
 """Reference data and trading status: SecurityListRequest (x), SecurityDefinitionRequest (c), SecurityStatusRequest (e)."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from serl.clients.asynchronous import AsyncExchange
 from serl.clients.values import FeedMessage
 from serl.exchange.errors import SerlError
 from serl.exchange.records import HaltReason, Phase
+from serl.exchange.symbol_rules import SymbolRules
+from serl.exchange.wire import Kind
 from serl.gateways.fix.codec import Message
 from serl.gateways.fix.instruments import Quoting
 from serl.gateways.fix.interfaces import Owner
@@ -47,17 +49,40 @@ class ReferenceData:
             task.cancel()
 
     @staticmethod
-    def _instrument(quoting: Quoting) -> str:
-        return f"55={quoting.name}\x01870=1\x01871=99\x01872=TickSize={quoting.tick_size:f}\x01"
+    def _instrument(quoting: Quoting, rules: SymbolRules) -> str:
+        """Symbol, tick size and round lot. There is one tick size for all prices, so it fits at every level of a tick table."""
+        tick_size, round_lot = quoting.tick_size * rules.common_multiple, quoting.lot_size * rules.lot_multiple
+        return f"55={quoting.name}\x01870=1\x01871=99\x01872=TickSize={tick_size:f}\x01561={round_lot:f}\x01"
+
+    def _answer(self, kind: str, head: str, found: list[Quoting], group: str = "") -> None:
+        """Sends a message about symbols once the exchange has told their rules, which operators and a replayed day may change."""
+        self._run(self._tell(kind, head, found, group))
+
+    async def _tell(self, kind: str, head: str, found: list[Quoting], group: str) -> None:
+        try:
+            replies = await self._exchange.ask_all([(Kind.RULES, quoting.number) for quoting in found])
+        except SerlError:
+            return  # the exchange is away; the session notices that by itself
+        rules = [SymbolRules.of_reply(reply[5]) for reply in replies]
+        self._session.begin()
+        self._session.send(kind, f"{head}{group}{''.join(map(self._instrument, found, rules))}")
+        self._owner.flush()
+
+    def _run(self, answer: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(answer)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _list(self, message: Message) -> None:
         fields = message.fields
         names = list(self._quotings) if fields["559"] == "4" else [fields.get("55", "")]
         found = [self._quotings[name] for name in names if name in self._quotings]
         result = 0 if found else 2 if fields["559"] == "0" else 1
-        entries = "".join(f"{self._instrument(quoting)}561={quoting.lot_size:f}\x01" for quoting in found)
-        group = f"393={len(found)}\x01893=Y\x01146={len(found)}\x01{entries}" if found else ""
-        self._session.send("y", f"320={fields['320']}\x01322={fields['320']}\x01560={result}\x01{group}")
+        head = f"320={fields['320']}\x01322={fields['320']}\x01560={result}\x01"
+        if found:
+            self._answer("y", head, found, f"393={len(found)}\x01893=Y\x01146={len(found)}\x01")
+        else:
+            self._session.send("y", head)
 
     def _definition(self, message: Message) -> None:
         fields = message.fields
@@ -67,7 +92,7 @@ class ReferenceData:
             text = f"expected one of {', '.join(self._quotings)[:120]}, got {fields.get('55', 'none')}"
             self._session.send("d", f"{head}323=6\x0158={text}\x01")
         else:
-            self._session.send("d", f"{head}323=1\x01{self._instrument(quoting)}561={quoting.lot_size:f}\x01")
+            self._answer("d", f"{head}323=1\x01", [quoting])
 
     def _status_request(self, message: Message) -> None:
         fields = message.fields
@@ -89,9 +114,7 @@ class ReferenceData:
             if symbol not in self._followed.values():
                 self._exchange.subscribe("status", symbol)
             self._followed[request_id] = symbol
-        task = asyncio.create_task(self._ask(symbol, request_id))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._run(self._ask(symbol, request_id))
 
     async def _ask(self, symbol: str, request_id: str) -> None:
         try:

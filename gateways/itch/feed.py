@@ -19,6 +19,7 @@ from serl.clients.sockets import Sockets
 from serl.exchange.errors import ConfigError
 from serl.exchange.log import without_repeats
 from serl.exchange.records import EVENT, EventKind, Rows
+from serl.exchange.symbol_rules import SymbolRules
 from serl.exchange.wire import FeedKind, Kind
 from serl.gateways.itch.book import KnownBook
 from serl.gateways.ouch.link import OtherJournal
@@ -195,12 +196,16 @@ class ItchFeed:
         self._held = []
         self._last_ns = max(self._last_ns, *(reply[4] for reply in replies))
         time_ns = (self._last_ns - self._midnight_ns) % DAY_NS
-        messages = [] if self.log.count else [session_start(self._names, time_ns)]
+        messages = [] if self.log.count else [session_start(self._names, time_ns, await self._lot_multiples())]
         for number, (reply, (halted, phase, reason)) in enumerate(zip(replies, states, strict=True)):
             self._auctions.set_status(number, bool(halted), phase, reason)
             messages += self._differences(number, reply[5], time_ns)
         self._tell(b"".join(messages))
         self._heard_s = time.monotonic()
+
+    async def _lot_multiples(self) -> list[int]:
+        replies = [await self._ask(Kind.RULES, number) for number in range(len(self._names))]
+        return [SymbolRules.of_reply(reply[5]).lot_multiple for reply in replies]
 
     def _differences(self, number: int, orders: list[Any], time_ns: int) -> list[bytes]:
         known = self._known

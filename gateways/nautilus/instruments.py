@@ -10,6 +10,7 @@ from nautilus_trader.model.instruments import CurrencyPair, Equity
 from nautilus_trader.model.objects import FIXED_PRECISION, Currency, Price, Quantity
 
 from serl.exchange.errors import ConfigError
+from serl.exchange.symbol_rules import NO_RULES, SymbolRules
 
 SERL_VENUE = Venue("SERL")
 CURRENCY_PRECISION = 8
@@ -84,21 +85,28 @@ def instrument_id(name: str) -> Any:
 
 
 def instrument_of(
-    name: str, tick_size: Decimal | str, lot_size: Decimal | str, currency: str = "USD", time_ns: int = 0
+    name: str,
+    tick_size: Decimal | str,
+    lot_size: Decimal | str,
+    currency: str = "USD",
+    time_ns: int = 0,
+    rules: SymbolRules = NO_RULES,
 ) -> Any:
     """Creates an `Equity`, or a `CurrencyPair` if lots are fractions of a unit or the name is a pair like BTC-USDT or ETH/USD.
 
+    rules: what quantities and prices must fit. An instrument has one price increment, so it fits at every level of a tick table.
     Raises ConfigError for sizes that NautilusTrader cannot represent.
     """
     units = SymbolUnits.of(name, tick_size, lot_size)
+    least, price_increment = units.quantity(rules.lot_multiple), units.price(rules.common_multiple)
     base, quote = pair(name)
     common = {
         "instrument_id": instrument_id(name),
         "raw_symbol": Symbol(name),
         "price_precision": units.price_places,
-        "price_increment": units.price(1),
-        "lot_size": units.quantity(1),
-        "min_quantity": units.quantity(1),
+        "price_increment": price_increment,
+        "lot_size": least,
+        "min_quantity": least,
         "ts_event": time_ns,
         "ts_init": time_ns,
     }
@@ -108,7 +116,7 @@ def instrument_of(
         base_currency=currency_of(base),
         quote_currency=currency_of(quote or currency),
         size_precision=units.size_places,
-        size_increment=units.quantity(1),
+        size_increment=least,
         **common,
     )
 

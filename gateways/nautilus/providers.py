@@ -26,7 +26,7 @@ class SerlInstrumentProvider(InstrumentProvider):
     async def load_all_async(self, filters: dict[str, Any] | None = None) -> None:
         """Loads every symbol."""
         for symbol in self._link.session.instruments.values():
-            self._load(symbol)
+            await self._load(symbol)
 
     async def load_ids_async(self, instrument_ids: list[Any], filters: dict[str, Any] | None = None) -> None:
         """Loads these instruments. Raises ConfigError for one of another venue, and UnknownSymbol."""
@@ -37,12 +37,12 @@ class SerlInstrumentProvider(InstrumentProvider):
         """Loads one instrument; see `load_ids_async`."""
         if instrument_id.venue != SERL_VENUE:
             raise ConfigError(f"expected an instrument of the venue {SERL_VENUE}, got {instrument_id}")
-        self._load(self._link.session.instrument(instrument_id.symbol.value))
+        await self._load(self._link.session.instrument(instrument_id.symbol.value))
 
-    def _load(self, symbol: Instrument) -> None:
-        instrument = instrument_of(
-            symbol.name, symbol.tick_size, symbol.lot_size, self._currency, time_ns=self._link.unix_ns(int(self._link.session.clock[2]))
-        )  # fmt: skip
+    async def _load(self, symbol: Instrument) -> None:
+        now_ns = self._link.unix_ns(int(self._link.session.clock[2]))
+        rules = await self._link.exchange.rules(symbol.name)
+        instrument = instrument_of(symbol.name, symbol.tick_size, symbol.lot_size, self._currency, now_ns, rules)
         units = SymbolUnits.of(symbol.name, symbol.tick_size, symbol.lot_size)
         self.add(instrument)
         self.add_currency(instrument.quote_currency)

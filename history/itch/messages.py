@@ -13,7 +13,7 @@ import numpy as np
 
 from serl.exchange.compiling import inlined, int64
 
-PRICE_UNITS = 10_000
+PRICE_UNITS, ROUND_LOT = 10_000, 100
 """Price units of a dollar."""
 HEAD = "locate:H tracking:H time_ns:6"
 """The fields that follow the type in every message."""
@@ -119,12 +119,18 @@ def encode(values: dict[str, Any]) -> bytes:
     return struct.pack(">H", layout.length) + bytes(message)
 
 
-def session_start(names: Sequence[str], time_ns: int) -> bytes:
+def session_start(names: Sequence[str], time_ns: int, lot_multiples: Sequence[int] = ()) -> bytes:
     """The messages at the start of a session: start of messages, the directory, and "trading" for every stock, because a stock without it counts as
-    halted. The stock at position i has the locate i + 1."""
+    halted. The stock at position i has the locate i + 1, and takes only quantities that are multiples of its lot multiple, by default 1."""
     stocks = [{"locate": locate, "time_ns": time_ns, "stock": name} for locate, name in enumerate(names, 1)]
     start = [{"type": "S", "time_ns": time_ns, "event": "O"}]
-    directory = [{"type": "R", "round_lot": 100} | stock for stock in stocks]
+    lots = [
+        {"round_lot": multiple, "round_lots_only": "Y"}
+        if multiple > 1
+        else {"round_lot": ROUND_LOT, "round_lots_only": "N"}
+        for multiple in lot_multiples or [1] * len(names)
+    ]
+    directory = [{"type": "R"} | lot | stock for lot, stock in zip(lots, stocks, strict=True)]
     states = [{"type": "H", "state": "T"} | stock for stock in stocks]
     return b"".join(encode(message) for message in (*start, *directory, *states))
 

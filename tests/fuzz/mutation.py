@@ -9,7 +9,7 @@ EDGES = (
     0, 1, -1, 127, 128, 255, 256, 1 << 15, 1 << 16, (1 << 31) - 1, 1 << 31, 1 << 32, 1 << 53, (1 << 62) - 1, (1 << 63) - 1, 1 << 63, (1 << 64) - 1,
     -(1 << 31), -(1 << 63), 1.5, float("nan"), float("inf"), None, True, "", "\0", "DEMO", b"", b"\0" * 64, [], [[]], {}, {"a": 1},
 )  # fmt: skip
-KINDS = (*range(1, 8), 32, *range(64, 72), *range(128, 140), *range(160, 176))
+KINDS = (*range(1, 8), 32, *range(64, 72), *range(128, 142), *range(160, 176))
 """First elements of messages: those of the protocol, and some that it does not have."""
 TEXTS = (
     "0", "1", "-1", "1e9", ".5", "1.", "00", "9" * 18, "9" * 19, "9" * 5000, "0." + "0" * 18 + "1", "\xb2", "Y", "N", "DEMO", "COIN", "20261125-12:00:00",

@@ -20,7 +20,6 @@ from serl.agents.execution.errors import OrderRulesError
 from serl.agents.execution.executor import Execution, Executor
 from serl.agents.execution.inprocess import replay_with, replay_with_twap
 from serl.agents.execution.order import ParentOrder
-from serl.agents.execution.order_rules import NO_RULES, rules_of_day
 from serl.agents.execution.policies.policy import NO_INTERFACE, Policy, lots_to_actions
 from serl.agents.execution.policies.reactive import Aggressive, Participation, Passive
 from serl.agents.execution.policies.schedules import AlmgrenChriss, Twap
@@ -29,9 +28,9 @@ from serl.agents.execution.report import summarise
 from serl.agents.execution.served import CROSSED, PRINT, ServedMarket, WindowStartedError
 from serl.agents.signals.errors import SignalError
 from serl.clients.blocking import connect
-from serl.exchange.config import MarketRules
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import CommandKind, Rule, Side, command
+from serl.exchange.symbol_rules import SymbolRules
 from serl.history.day import Day, write_day
 from serl.history.errors import ExportError
 from serl.history.generate import generate_day
@@ -92,7 +91,6 @@ def serve(
     policy: Policy,
     mode: str,
     forecasts: ServedForecasts | None = None,
-    rules: MarketRules = NO_RULES,
 ) -> Execution:
     """Works an order on an exchange of its own into which a day is replayed in lockstep."""
     served = launch("--symbols", "DEMO", "--clock", "lockstep", "--participants", "2")
@@ -100,7 +98,7 @@ def serve(
     try:
         with ExitStack() as stack:
             with connect(served.endpoint, "executor") as client:
-                executor = Executor(client, order, policy, mode, forecasts=forecasts, rules=rules)
+                executor = Executor(client, order, policy, mode, forecasts=forecasts)
                 history = subprocess.Popen(replay, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
                 stack.enter_context(history)
                 execution = executor.run()
@@ -175,9 +173,7 @@ def test_orders_fit_the_lots_and_ticks_of_a_served_day(day: Day, tmp_path: Path)
     ]
     ruled = Day(np.concatenate((*settings, commands)), np.concatenate(([-1, -1], day.rows)), day.reference)
     write_day(ruled, tmp_path / "ruled.day")
-    rules = rules_of_day(ruled, START_NS)
-    assert (rules.lot_multiple, rules.tick_table) == (10, {0: 5})
-    execution = serve(tmp_path / "ruled.day", ORDER, ObservationPolicy(), "hybrid", rules=rules)
+    execution = serve(tmp_path / "ruled.day", ORDER, ObservationPolicy(), "hybrid")
     assert execution.steps == replay_with(ruled, ORDER, ObservationPolicy(), "hybrid")
     assert execution.filled_lots == ORDER.qty_lots and len(execution.children) > 10
     fills = replay_with_twap(ruled, ORDER)
@@ -187,15 +183,21 @@ def test_orders_fit_the_lots_and_ticks_of_a_served_day(day: Day, tmp_path: Path)
 
 
 @pytest.mark.parametrize("clock", [("lockstep",), ("scaled:20", "--clock-start", "09:31")], ids=lambda clock: clock[0])
-def test_an_order_that_does_not_fit_the_rules_ends_the_execution(tmp_path: Path, clock: tuple[str, ...]) -> None:
-    """No client learns the rules from the exchange: without them everything would be sent at once, at the end of the window."""
+def test_orders_fit_the_rules_of_the_exchange_at_the_start_of_the_window(
+    tmp_path: Path, clock: tuple[str, ...], monkeypatch: Any
+) -> None:
+    """If the rules change later, the execution ends: everything would be sent at once, at the end of the window."""
     (tmp_path / "exchange.yaml").write_text("symbols: [{name: DEMO, lot_multiple: 10}]")
     served = launch("--config", str(tmp_path / "exchange.yaml"), "--clock", *clock)
     try:
         with connect(served.endpoint, "executor") as client:
+            assert client.rules("DEMO").lot_multiple == 10
+            with pytest.raises(ConfigError, match=r"expected a multiple of lot_multiple \(10\), got 35; round it"):
+                Executor(client, dataclasses.replace(ORDER, qty_lots=35), Twap())
             executor = Executor(client, dataclasses.replace(ORDER, qty_lots=70), Twap())
+            monkeypatch.setattr(client, "rules", lambda symbol: SymbolRules())  # before they changed
             with pytest.raises(
-                OrderRulesError, match=r"expected orders that fit its rules, got BAD_QTY .*with --config"
+                OrderRulesError, match="expected orders that fit its rules at the start of the window, got BAD_QTY"
             ):
                 executor.run()
     finally:
@@ -270,9 +272,6 @@ def test_a_past_window_is_refused(endpoint: str) -> None:
         order = ParentOrder("DEMO", Side.BUY, 5, -MINUTE_NS, 0, MINUTE_NS)
         with pytest.raises(WindowStartedError, match="choose a later window"):
             Executor(client, order, Twap())
-        odd = dataclasses.replace(ORDER, qty_lots=35)
-        with pytest.raises(ConfigError, match=r"expected a multiple of lot_multiple \(10\), got 35; round it"):
-            Executor(client, odd, Twap(), rules=MarketRules(lot_multiple=10))
 
 
 def test_trades_of_an_auction_count_without_a_sign_and_prints_do_not() -> None:

@@ -92,12 +92,15 @@ def trade_a_session(started: Gateway, exchange: Served) -> None:
             pass
 
 
+CONFIG: dict[str, object] = {"symbols": [{"name": "AMZN", "lot_multiple": 5}, {"name": "GOOG"}]}
+
+
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """A session's live messages and its exported ones."""
     folder = tmp_path_factory.mktemp("itch")
     with (
-        start_exchange(journal=folder / "journal") as exchange,
+        start_exchange(symbols="", journal=folder / "journal", config=CONFIG, folder=folder) as exchange,
         gateway(exchange.endpoint, folder, "--itch", "127.0.0.1:0") as started,
     ):
         with itch_client(started) as reader:
@@ -112,7 +115,8 @@ def test_the_live_stream_is_the_export_of_the_session(session: dict[str, Any]) -
     live, expected = session["live"], session["exported"]
     begin, *rest = live
     assert (begin["type"], begin["event"]) == ("S", "O")
-    assert [message["stock"] for message in rest[:2]] == ["AMZN", "GOOG"]
+    lots = [[message[name] for name in ("stock", "round_lot", "round_lots_only")] for message in rest[:2]]
+    assert lots == [["AMZN", 5, "Y"], ["GOOG", 100, "N"]]
     kinds = {message["type"] for message in rest}
     assert kinds >= set("RAECXDUPQH"), kinds
     assert [(message["type"], message["state"]) for message in rest[2:4]] == [("H", "T"), ("H", "T")]

@@ -9,6 +9,7 @@ import pytest
 
 from serl.clients.sockets import Sockets
 from serl.exchange.errors import ConfigError
+from serl.exchange.symbol_rules import NO_RULES
 from serl.exchange.wire import Kind
 from serl.gateways.itch import book
 from serl.gateways.itch.feed import ItchFeed
@@ -34,7 +35,8 @@ def test_the_stream_is_read_once_and_by_another_thread(tmp_path: Path, monkeypat
 
         async def ask(kind: Kind, *_: int) -> list[Any]:
             info = (None, [(0, "AMZN", "0.01", "1")], ["live", 1.0, 0, 0], {"qty_lots_max": 100})
-            return [0, 0, 1, 10, 0, {Kind.INFO: info, Kind.STATUS: [0, 2, 0], Kind.L3: list(orders)}[kind]]
+            found = {Kind.INFO: info, Kind.STATUS: [0, 2, 0], Kind.L3: list(orders), Kind.RULES: NO_RULES.reply()}
+            return [0, 0, 1, 10, 0, found[kind]]
 
         monkeypatch.setattr(feed, "_ask", ask)
         await feed._learn_symbols()
