@@ -40,7 +40,7 @@ def status(core: ClientCore, symbol: str) -> Steps[SymbolStatus]:
 
 def rules(core: ClientCore, symbol: str) -> Steps[SymbolRules]:
     """What the quantities and prices of a symbol must fit."""
-    reply = yield from core.ask(Kind.RULES, core.session.instrument(symbol).number)
+    reply = yield from core.ask(Kind.RULES, core.session.token, core.session.instrument(symbol).number)
     return SymbolRules.of_reply(reply[5])
 
 

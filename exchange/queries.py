@@ -56,6 +56,10 @@ class Queries:
             (token,) = wire.expect(message, "[140, request, token]", int, str)[1:]
             self._check_data(token, peer, kind)
             result = [[symbol.base or symbol.name, symbol.quote] for symbol in self._core.config.symbols]
+        elif kind == Kind.RULES:
+            token, symbol = wire.expect(message, "[141, request, token, symbol]", int, str, int)[1:]
+            self._check_data(token, peer, kind)
+            result = SymbolRules.of_row(self._core.market.state.symbols[self._symbol(symbol)]).reply()
         elif kind == Kind.NEWS:
             token, after = wire.expect(message, "[138, request, token, after]", int, str, int)[1:]
             self._check_data(token, peer, kind)
@@ -86,7 +90,7 @@ class Queries:
         forms = {
             Kind.INFO: "[128, request]", Kind.L2: "[129, request, symbol, depth]", Kind.L3: "[130, request, symbol]",
             Kind.TRADES: "[131, request, symbol, count]", Kind.STATISTICS: "[132, request]", Kind.HASH: "[133, request]",
-            Kind.STATUS: "[134, request, symbol]", Kind.INDICATIVE: "[135, request, symbol]", Kind.RULES: "[141, request, symbol]",
+            Kind.STATUS: "[134, request, symbol]", Kind.INDICATIVE: "[135, request, symbol]",
         }  # fmt: skip
         if kind not in forms:
             raise RequestError("malformed", f"expected a query (128 to 141), got kind {kind}")
@@ -110,8 +114,6 @@ class Queries:
             return [list(values) for values in zip(*columns, strict=True)]
         if kind == Kind.STATUS:
             return symbol_status(self._core.market.state, symbol)
-        if kind == Kind.RULES:
-            return SymbolRules.of_row(self._core.market.state.symbols[symbol]).reply()
         if kind == Kind.INDICATIVE:
             return list(self._core.market.indicative(symbol))
         return self._last_trades(symbol, arguments[1])

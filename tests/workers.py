@@ -46,8 +46,8 @@ class Schedule:
         unbegun = next((number for number, taken in enumerate(begun) if not taken), None)
         if unbegun is not None:
             return unbegun
-        most = max(range(len(left)), key=left.__getitem__)
-        return most if left[most] else None
+        most = max(range(len(left)), key=left.__getitem__, default=None)
+        return most if most is not None and left[most] else None
 
 
 class Sender:

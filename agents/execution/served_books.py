@@ -102,7 +102,7 @@ class ServedBooks:
             )
         self.books[0].require_not_started(start_ns)
         self._turn(start_ns)
-        asked = {book.symbol: (Kind.RULES, book.number) for book in self.books}
+        asked = {book.symbol: (Kind.RULES, self.client.session.token, book.number) for book in self.books}
         rules = dict(zip(asked, self.client.ask_all(list(asked.values())), strict=True))
         for book, episode in zip(self.books, episodes, strict=True):
             book.rules = SymbolRules.of_reply(rules[book.symbol][5])

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -81,7 +82,9 @@ def _ends(estimate: Estimate, form: str = "{:.2f} {:.2f}") -> str:
 
 
 def estimate_text(estimate: Estimate) -> str:
-    """Formats a value with its interval."""
+    """Formats a value with its interval; a GLR without any gain or any loss is undefined."""
+    if math.isnan(estimate.value):
+        return "undefined"
     return f"{estimate.value:.2f} {_ends(estimate, '[{:.2f}, {:.2f}]')}"
 
 

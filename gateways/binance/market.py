@@ -103,7 +103,7 @@ class Market:
         client, listings = self._client, list(self.listings.by_name.values())
         assert client is not None
         self._rules_s = time.monotonic()
-        replies = await client.ask_all([(Kind.RULES, listing.number) for listing in listings])
+        replies = await client.ask_all([(Kind.RULES, self._token, listing.number) for listing in listings])
         for listing, reply in zip(listings, replies, strict=True):
             listing.rules = SymbolRules.of_reply(reply[5])
 

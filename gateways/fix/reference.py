@@ -60,7 +60,8 @@ class ReferenceData:
 
     async def _tell(self, kind: str, head: str, found: list[Quoting], group: str) -> None:
         try:
-            replies = await self._exchange.ask_all([(Kind.RULES, quoting.number) for quoting in found])
+            token = self._exchange.session.token
+            replies = await self._exchange.ask_all([(Kind.RULES, token, quoting.number) for quoting in found])
         except SerlError:
             return  # the exchange is away; the session notices that by itself
         rules = [SymbolRules.of_reply(reply[5]) for reply in replies]

@@ -142,7 +142,7 @@ class ItchFeed:
         self._arrived.clear()
         self._sockets.process_replies()
 
-    async def _ask(self, kind: Kind, *values: int) -> list[Any]:
+    async def _ask(self, kind: Kind, *values: int | str) -> list[Any]:
         """Sends a query and returns its reply. Raises ExchangeUnreachable and RequestRejected."""
         assert self._sockets is not None
         replies: list[list[Any]] = []
@@ -204,7 +204,7 @@ class ItchFeed:
         self._heard_s = time.monotonic()
 
     async def _lot_multiples(self) -> list[int]:
-        replies = [await self._ask(Kind.RULES, number) for number in range(len(self._names))]
+        replies = [await self._ask(Kind.RULES, self._token, number) for number in range(len(self._names))]
         return [SymbolRules.of_reply(reply[5]).lot_multiple for reply in replies]
 
     def _differences(self, number: int, orders: list[Any], time_ns: int) -> list[bytes]:

@@ -3,11 +3,16 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from serl.clients import asynchronous
 from serl.clients.blocking import connect
+from serl.exchange.errors import RequestRejected
 from serl.exchange.market import Market
 from serl.exchange.records import CommandKind, Reason, Rule, Side, TimeInForce, command
+from serl.exchange.request import request_socket
 from serl.exchange.symbol_rules import SymbolRules
+from serl.exchange.wire import Kind
 from tests.server_fixture import start_exchange
 
 
@@ -63,3 +68,18 @@ def test_an_exchange_tells_its_rules(tmp_path: Path) -> None:
                 return await bot.rules("B")
 
         assert asyncio.run(ask()).lot_multiple == 10
+
+
+def test_rules_need_a_token_where_there_are_participants(tmp_path: Path) -> None:
+    config: dict[str, object] = {"symbols": [{"name": "A", "lot_multiple": 3}], "login": {"participants": {"bot": {"token": "right"}}}}  # fmt: skip
+    with start_exchange(symbols="", config=config, folder=tmp_path) as served:
+        with connect(served.endpoint, "bot", "right") as bot:
+            assert bot.rules("A") == SymbolRules(3)
+        with request_socket(served.endpoint, "queries") as ask:
+            with pytest.raises(RequestRejected, match="login"):
+                ask(Kind.RULES, "wrong", 0)
+            assert ask(Kind.RULES, "right", 0)[5] == SymbolRules(3).reply() | {"tick_table": []}
+            with pytest.raises(RequestRejected, match="expected a symbol number from 0 to 0, got 7"):
+                ask(Kind.RULES, "right", 7)
+            with pytest.raises(RequestRejected, match=r"malformed: expected \[141, request, token, symbol\]"):
+                ask(Kind.RULES, "right", "A")

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from serl.agents.execution.environment.records import EPISODE
-from serl.agents.learning.evaluation import Outcome, _mid_price, costs, gain_loss_ratio, win_rate
+from serl.agents.learning.evaluation import Estimate, Outcome, _mid_price, costs, gain_loss_ratio, win_rate
+from serl.agents.learning.table import estimate_text
 
 
 def test_at_mids_by_hand() -> None:
@@ -51,3 +52,7 @@ def test_measures_by_hand() -> None:
     assert win_rate(values) == pytest.approx(2.5 / 6)
     assert gain_loss_ratio(values) == pytest.approx(1.0)
     assert np.isnan(gain_loss_ratio(values[:2]))
+    assert (
+        estimate_text(Estimate(*[np.nan] * 3)) == "undefined"
+        and estimate_text(Estimate(1, 0, 2)) == "1.00 [0.00, 2.00]"
+    )
