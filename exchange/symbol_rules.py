@@ -44,10 +44,25 @@ class SymbolRules:
 
     def on_tick(self, price_ticks: int, side: int) -> int:
         """A price, moved away from the market to one that an order can have: up for a sell, down for a buy; 0 if there is none."""
-        step = 1 if side == Side.SELL else -1
-        while price_ticks > 0 and price_ticks % self.multiple_at(price_ticks):
-            price_ticks += step
-        return price_ticks
+        return self._next_above(price_ticks) if side == Side.SELL else self._next_below(price_ticks)
+
+    def _next_above(self, price_ticks: int) -> int:
+        for start, _ in self.tick_table:
+            if start > price_ticks:
+                found = _rounded_up(price_ticks, self.multiple_at(price_ticks))
+                if found < start:
+                    return found
+                price_ticks = start
+        return _rounded_up(price_ticks, self.multiple_at(price_ticks))
+
+    def _next_below(self, price_ticks: int) -> int:
+        for start, multiple in reversed(self.tick_table):
+            if start <= price_ticks:
+                found = price_ticks - price_ticks % multiple
+                if found >= start:
+                    return found
+                price_ticks = start - 1
+        return max(price_ticks, 0)
 
     def multiple_at(self, price_ticks: int) -> int:
         """What prices are multiples of, there."""
@@ -61,3 +76,7 @@ class SymbolRules:
 
 NO_RULES = SymbolRules()
 """Any quantity and price fits."""
+
+
+def _rounded_up(price_ticks: int, multiple: int) -> int:
+    return -(-price_ticks // multiple) * multiple

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -27,6 +28,21 @@ def test_orders_are_rounded_down_and_away_from_the_market() -> None:
         12,
         5,
     ]
+
+
+def test_a_price_is_moved_to_the_next_one_of_any_table() -> None:
+    random = Random(1)
+    for _ in range(300):
+        starts = sorted(random.sample(range(60), random.randrange(4)))
+        rules = SymbolRules(tick_table=tuple((start, random.randrange(1, 40)) for start in starts))
+        fits = [price for price in range(1, 200) if price % rules.multiple_at(price) == 0]
+        for price in range(1, 90):
+            assert rules.on_tick(price, Side.SELL) == next(fit for fit in fits if fit >= price), (rules, price)
+            assert rules.on_tick(price, Side.BUY) == max((fit for fit in fits if fit <= price), default=0), (
+                rules,
+                price,
+            )
+    assert SymbolRules(tick_table=((0, 10**12),)).on_tick(1, Side.SELL) == 10**12, "at once"
 
 
 def test_rules_are_those_by_which_the_market_accepts_orders() -> None:
