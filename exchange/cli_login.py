@@ -18,6 +18,12 @@ curve_option = click.option(
     help="Key folder of `serl keys new` or `serl keys client`, if the exchange has keys.",
 )
 
+replace_option = click.option(
+    "--replace",
+    is_flag=True,
+    help="End another session of the participant, as that of a run that crashed; by default the login is refused.",
+)
+
 
 def token_options(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Adds --token and --token-file to a command, which receives the token as `token`, "" if none is given. what: describes the token in the help."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from serl.exchange.cli_login import curve_option, token_options
+from serl.exchange.cli_login import curve_option, replace_option, token_options
 from serl.ranges import FloatRange
 
 
@@ -21,10 +21,11 @@ from serl.ranges import FloatRange
     "--latency-us", type=FloatRange(0, 60e6, min_open=True), default=1.0, show_default=True,
     help="Compiled strategies: latency of their commands in microseconds; other strategies have the latency of their account.",
 )  # fmt: skip
+@replace_option
 @curve_option
 @token_options("Token of the participant")
 def run(
-    file: Path, name: str | None, connect: str, participant: str, window: str | None, latency_us: float, curve: Path | None, token: str
+    file: Path, name: str | None, connect: str, participant: str, window: str | None, latency_us: float, replace: bool, curve: Path | None, token: str
 ) -> None:  # fmt: skip
     """Run the strategy in FILE (see `serl backtest`) on a served exchange, on any clock, until the end of the window or Ctrl-C.
 
@@ -51,6 +52,8 @@ def run(
             status.update(f"{loaded.name} {time_of_day_text(time_ns)}, {decisions:,} decisions")
 
         if isinstance(loaded.found, Kind):
+            if replace:
+                raise click.UsageError("--replace: expected a strategy in Python, got a compiled one; leave it out")
             outcome = run_compiled(
                 loaded.found,
                 connect,
@@ -64,7 +67,7 @@ def run(
             with user_code(file, "a run"):
                 strategy: Strategy = loaded.found()
             with (
-                log_in(connect, participant, token, curve=curve, cancel_on_disconnect=True) as client,
+                log_in(connect, participant, token, curve=curve, cancel_on_disconnect=True, replace=replace) as client,
                 user_code(file, "a run"),
             ):
                 outcome = run_served(strategy, client, window_ns, report)

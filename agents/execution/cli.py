@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from serl.exchange.cli_login import curve_option, token_options
+from serl.exchange.cli_login import curve_option, replace_option, token_options
 
 if TYPE_CHECKING:
     from serl.agents.execution.executor import Execution, Executor
@@ -50,6 +50,7 @@ DAY_S = 86_400
 )
 @click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="Orders endpoint of the exchange.")
 @click.option("--name", "participant", default="executor", show_default=True, help="Participant name.")
+@replace_option
 @curve_option
 @token_options("Token of the participant")
 @click.option("--day", type=click.Path(path_type=Path), help="The day file that is being replayed; needed for PA_twap.")
@@ -69,7 +70,7 @@ DAY_S = 86_400
 def execute(
     name: str | None, policy: str | None, symbol: str, side: str, qty: int, window: str, interval: float, mode: str | None, volume_curve: Path | None,
     rate: float, risk_aversion: float, volatility: float, impact: float, cross_share: float, forecaster: Path | None, connect: str,
-    participant: str, curve: Path | None, token: str, day: Path | None, report: Path, progress: Path | None, flow: Path | None,
+    participant: str, replace: bool, curve: Path | None, token: str, day: Path | None, report: Path, progress: Path | None, flow: Path | None,
 ) -> None:  # fmt: skip
     """Work a parent order on a running exchange and report what it cost.
 
@@ -110,7 +111,7 @@ def execute(
     replayed = None if day is None else read_day(day)
     benchmark = None if replayed is None else _in_process_benchmark(replayed, order, chosen, used, forecasting)
     # an interrupted command must not leave unattended orders
-    with log_in(connect, participant, token, curve=curve, cancel_on_disconnect=True) as client:
+    with log_in(connect, participant, token, curve=curve, cancel_on_disconnect=True, replace=replace) as client:
         progress_file = None if progress is None else ProgressFile(progress, participant, order, chosen)
         order_flow_log = None if flow is None else OrderFlowLog(flow, participant, chosen.name, symbol)
         forecasts = None if forecasting is None else ServedForecasts(*forecasting)

@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from serl.agents.backtest.served import run_compiled
 from serl.agents.traders.registry import load_kind
 from serl.cli import serl as command
 from serl.clients.blocking import connect
+from serl.clients.errors import SessionEnded
 from tests.agents.backtest import sample
 from tests.server_fixture import start_exchange
 
@@ -112,3 +114,26 @@ def test_a_strategy_that_is_too_fast_in_lockstep_goes_on(tmp_path: Path) -> None
     assert "decision 0 0 [] 0" in done.output and "decision 1 1 ['open', 'throttled'] 5" in done.output
     assert "Hasty: 2 decisions, 0 fills" in done.output
     assert "throttled (docs/protocol.md, Error codes)" in done.output
+
+
+BRIEF = """
+import serl
+
+class Brief(serl.Strategy):
+    interval_s = 0.02
+
+    def on_wake(self, market):
+        raise KeyboardInterrupt
+"""
+
+
+def test_a_run_takes_the_session_of_one_that_crashed(tmp_path: Path) -> None:
+    (tmp_path / "brief.py").write_text(BRIEF)
+    with start_exchange(symbols="DEMO") as served, connect(served.endpoint, "strategy") as crashed:
+        arguments = ["run", str(tmp_path / "brief.py"), "--connect", served.endpoint]
+        refused = CliRunner().invoke(command, arguments)
+        assert "'strategy' has a live session" in str(refused.exception)
+        done = CliRunner().invoke(command, [*arguments, "--replace"])
+        assert done.exit_code == 0 and "Brief: 0 decisions" in done.output, (done.output, done.exception)
+        with pytest.raises(SessionEnded, match="replaced"):
+            crashed.wait(5)
