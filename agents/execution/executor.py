@@ -84,11 +84,12 @@ class Executor:
         require_mode(policy, mode)
         check_multiples(order.episode, client.rules(order.symbol).lot_multiple)
         self.order, self.policy, self.mode = order, policy, mode
+        if forecasts is not None:
+            forecasts.require_sizes(client.instrument(order.symbol))
         self.market = ServedMarket(client, order.symbol)
         self.market.require_not_started(order.start_ns)
         self._forecasts = forecasts
         if forecasts is not None:
-            forecasts.require_sizes(client.instrument(order.symbol))
             self.market.follow(forecasts.look)
         self._progress = progress
         if progress is not None:

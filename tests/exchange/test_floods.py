@@ -67,4 +67,6 @@ def test_floods_of_many_connections_keep_nobody_waiting_for_long(tmp_path: Path)
                     took_s = time.monotonic() - began_s
         assert newcomer is not None
         newcomer.result().close()
-    assert 0 < took_s < 2 * FLOOD_WAIT_S, took_s
+    assert 0 < took_s < 3 * FLOOD_WAIT_S, (
+        took_s
+    )  # a second for each of the floods, 0.4 s apart, would be more than four
