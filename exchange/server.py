@@ -335,7 +335,8 @@ class Exchange:
         if drop_cost_s := self._unauthenticated.drop_cost_s():
             self._shares["unauthenticated"].spend(drop_cost_s)
             self._unauthenticated.close_floods()
-        self._shares["unauthenticated"].hold(self._unauthenticated.flood_wait_s())
+        wait_s = self._unauthenticated.flood_wait_s(self._shares.wait_s("unauthenticated"))
+        self._shares["unauthenticated"].hold(wait_s)
         self._messages_received, self._commands_accepted = received, accepted
         return busy
 

@@ -51,6 +51,7 @@ class UnauthenticatedConnections:
         self._muted: dict[int, Peer] = {}  # by place in gateway.muted_route
         self._dropped = self._dropped_bytes = 0
         self._closing: deque[tuple[float, socket.socket]] = deque()
+        self._is_holding = False  # nobody is admitted, because of a flood
         self._admitting_from_s = 0.0
         self._was_flooded = False  # since connections are admitted again
 
@@ -100,15 +101,18 @@ class UnauthenticatedConnections:
             if route >= 0:  # otherwise it has logged in
                 text = f"more than {FLOOD_MESSAGES} messages on a connection that is not logged in; send HELLO first"
                 self.close(route, self._muted[place], pack(Kind.GOODBYE, "rate", text), grace_s=0.0)
-                self._was_flooded |= time.monotonic() >= self._admitting_from_s
+                self._was_flooded |= not self._is_holding
 
-    def flood_wait_s(self) -> float:
+    def flood_wait_s(self, wait_s: float) -> float:
         """The seconds for which no other connection should be admitted, from now on, because of a flood; 0 without one, and until ADMISSION_S is over.
-        The waiting times for floods on many connections, one after the other, do not add up."""
-        if not self._was_flooded or time.monotonic() < self._admitting_from_s + ADMISSION_S:
+        The waiting times for floods on many connections, one after the other, do not add up. wait_s: how long nobody is admitted anyway; what floods
+        cost in a waiting time makes it longer, and the admission begins after that."""
+        now_s = time.monotonic()
+        if self._is_holding:
+            self._is_holding, self._admitting_from_s = wait_s > 0, now_s
+        if self._is_holding or not self._was_flooded or now_s < self._admitting_from_s + ADMISSION_S:
             return 0.0
-        self._was_flooded = False
-        self._admitting_from_s = time.monotonic() + FLOOD_WAIT_S
+        self._was_flooded, self._is_holding = False, True
         return FLOOD_WAIT_S
 
     def close(self, route: int, peer: Peer, message: bytes, grace_s: float = GRACE_S) -> None:
