@@ -1,7 +1,7 @@
 """The asyncio client: the same API as the blocking client, as coroutines."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -202,7 +202,11 @@ class AsyncExchange(Client):
     async def rules(self, symbol: str) -> SymbolRules:
         """What quantities and prices of the symbol must fit: `lot_multiple`, `tick_table` and the price band, as they are now. An order that does not fit is
         rejected (BAD_QTY, BAD_PRICE, OUTSIDE_BAND). Raises `RequestRejected` if the exchange is of a version without this query."""
-        return await self._run(queries.rules(self.core, symbol))
+        return (await self.rules_of([symbol]))[0]
+
+    async def rules_of(self, symbols: Iterable[str]) -> list[SymbolRules]:
+        """The `rules` of several symbols, with one wait for all replies."""
+        return await self._run(queries.rules_of(self.core, symbols))
 
     async def account(self) -> dict[str, Balance]:
         """Position, cash, profit and fees in money over all sessions, by symbol name; symbols in which all of them are zero are left out.

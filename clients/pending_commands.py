@@ -46,9 +46,8 @@ class PendingCommands:
 
     def note_refusal(self, error: RequestRejected) -> bool:
         """Notes a refusal; returns whether it names one of the commands, or the first of its terms, which are refused with it."""
-        refused, term_ids = refused_command(error), self._session.term_ids
-        command_id = next((each for each in self._found if refused == each or refused in term_ids.get(each, ())), None)
-        if command_id is None:
+        command_id = self._session.owner_of(refused_command(error))
+        if command_id not in self._found:
             return False
         self._session.withdraw(command_id, error.code)
         self._found[command_id] = error

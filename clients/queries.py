@@ -1,5 +1,6 @@
 """Queries whose replies become values of the API: each function is a generator of `Steps` on a `ClientCore`."""
 
+from collections.abc import Iterable
 from decimal import Decimal
 
 from serl.clients.core import ClientCore, Steps
@@ -38,10 +39,11 @@ def status(core: ClientCore, symbol: str) -> Steps[SymbolStatus]:
     return SymbolStatus.of(*reply[5])
 
 
-def rules(core: ClientCore, symbol: str) -> Steps[SymbolRules]:
-    """What the quantities and prices of a symbol must fit."""
-    reply = yield from core.ask(Kind.RULES, core.session.token, core.session.instrument(symbol).number)
-    return SymbolRules.of_reply(reply[5])
+def rules_of(core: ClientCore, symbols: Iterable[str]) -> Steps[list[SymbolRules]]:
+    """What the quantities and prices of each symbol must fit."""
+    session = core.session
+    asked = [(Kind.RULES, session.token, session.instrument(symbol).number) for symbol in symbols]
+    return [SymbolRules.of_reply(reply[5]) for reply in (yield from core.ask_all(asked))]
 
 
 def news(core: ClientCore, count: int) -> Steps[list[News]]:

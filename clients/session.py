@@ -119,10 +119,8 @@ class Session:
     """Encodes commands and keeps orders, fills and positions from the reports. Every report counts once, even across reconnects."""
 
     def __init__(self, name: str, token: str = "", **options: bool) -> None:
-        self.name = name
-        self.token = token
-        self.options = options
-        self.live = False
+        self.name, self.token, self.options = name, token, options
+        self.live = self.operator = False
         #: number of the last report that was processed; after a reconnect the exchange resends the later ones
         self.last_report = -1
         #: `last_report` at the last login, and the report before the first one that followed it
@@ -132,7 +130,6 @@ class Session:
         self._numbered: dict[int, Instrument] = {}
         self.limits: dict[str, Any] = {}
         self.clock: list[Any] = ["live", 1.0, 0, 0]
-        self.operator = False
         #: the integer of the last PONG; everything that the exchange sent before it has been received
         self.last_pong = 0
         #: prefix of our feed topics: our participant number if our feed has a latency
@@ -373,9 +370,13 @@ class Session:
         """Whether a command has no answer yet."""
         return command_id in self.unanswered or command_id in self.replayed
 
+    def owner_of(self, command_id: int) -> int:
+        """The command that a command is a term of; otherwise the command itself."""
+        return next((owner for owner, ids in self.term_ids.items() if command_id in ids), command_id)
+
     def withdraw(self, command_id: int, code: str) -> None:
         """Forgets a command that the exchange refused with an ERROR, which may name a term of it, so that it is not sent again."""
-        command_id = next((owner for owner, ids in self.term_ids.items() if command_id in ids), command_id)
+        command_id = self.owner_of(command_id)
         self._mark_answered(command_id)
         if (order := self.orders.get(command_id)) is not None:
             order.state, order.reason = "rejected", code

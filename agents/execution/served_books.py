@@ -17,7 +17,6 @@ from serl.exchange.errors import ConfigError
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
 from serl.exchange.records import COMMAND, CommandKind, Rows, TimeInForce
-from serl.exchange.symbol_rules import SymbolRules
 from serl.exchange.wire import Kind
 from serl.history.day import Day, Reference, SymbolReference
 from serl.history.limits import limits_for
@@ -102,10 +101,10 @@ class ServedBooks:
             )
         self.books[0].require_not_started(start_ns)
         self._turn(start_ns)
-        asked = {book.symbol: (Kind.RULES, self.client.session.token, book.number) for book in self.books}
-        rules = dict(zip(asked, self.client.ask_all(list(asked.values())), strict=True))
+        symbols = list(dict.fromkeys(book.symbol for book in self.books))
+        rules = dict(zip(symbols, self.client.rules_of(symbols), strict=True))
         for book, episode in zip(self.books, episodes, strict=True):
-            book.rules = SymbolRules.of_reply(rules[book.symbol][5])
+            book.rules = rules[book.symbol]
             book.start(episode)
         self._snapshot(start_ns)
 

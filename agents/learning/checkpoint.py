@@ -1,8 +1,8 @@
 """Checkpoints: everything that training needs to continue as if it had not stopped.
 
 Checkpoints are taken between updates and do not contain the state of the environments. PPO's environments start new episodes at every
-checkpoint, with seeds derived from the learner's seed and steps, those of the baselines at every update. So an uninterrupted run and a resumed one do the same, and their
-weights are equal bit for bit (with the same PyTorch, on the same type of machine).
+checkpoint, with seeds derived from the learner's seed and steps; a baseline draws new orders at every update. So an uninterrupted run and
+a resumed one do the same, and their weights are equal bit for bit (with the same PyTorch, on the same type of machine).
 """
 
 from collections.abc import Mapping

@@ -16,7 +16,6 @@ from serl.clients.session import Instrument
 from serl.exchange.errors import ConfigError
 from serl.exchange.log import log, without_repeats
 from serl.exchange.records import Phase
-from serl.exchange.symbol_rules import SymbolRules
 from serl.exchange.wire import Kind
 from serl.gateways.binance.bars import DAY_MS
 from serl.gateways.binance.errors import away
@@ -103,9 +102,9 @@ class Market:
         client, listings = self._client, list(self.listings.by_name.values())
         assert client is not None
         self._rules_s = time.monotonic()
-        replies = await client.ask_all([(Kind.RULES, self._token, listing.number) for listing in listings])
-        for listing, reply in zip(listings, replies, strict=True):
-            listing.rules = SymbolRules.of_reply(reply[5])
+        found = await client.rules_of(listing.instrument.name for listing in listings)
+        for listing, rules in zip(listings, found, strict=True):
+            listing.rules = rules
 
     async def _connect(self) -> None:
         self._client = await watch(self._endpoint, self._token, curve=self._curve)

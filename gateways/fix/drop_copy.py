@@ -43,11 +43,10 @@ class DropCopies(StoredApplication):
         elif record[0] == REPORT and len(record) > 2:
             self._journal = record[2]
         elif record[0] == SNAPSHOT:
-            state = (
-                record[2] if isinstance(record[2], dict) else {"journal": "", "orders": record[2]}
-            )  # a list before 0.2
-            self._journal = state["journal"]
-            self._orders.load(state["orders"])
+            state: Any = record[2]
+            is_earlier = not isinstance(state, dict)  # written by an earlier version, without the journal
+            self._journal = "" if is_earlier else state["journal"]
+            self._orders.load(state if is_earlier else state["orders"])
 
     def state(self) -> Any:
         """See `Application.state`."""

@@ -9,7 +9,6 @@ from serl.clients.values import FeedMessage
 from serl.exchange.errors import SerlError
 from serl.exchange.records import HaltReason, Phase
 from serl.exchange.symbol_rules import SymbolRules
-from serl.exchange.wire import Kind
 from serl.gateways.fix.codec import Message
 from serl.gateways.fix.instruments import Quoting
 from serl.gateways.fix.interfaces import Owner
@@ -54,19 +53,14 @@ class ReferenceData:
         tick_size, round_lot = quoting.tick_size * rules.common_multiple, quoting.lot_size * rules.lot_multiple
         return f"55={quoting.name}\x01870=1\x01871=99\x01872=TickSize={tick_size:f}\x01561={round_lot:f}\x01"
 
-    def _answer(self, kind: str, head: str, found: list[Quoting], group: str = "") -> None:
+    async def _tell(self, kind: str, head: str, found: list[Quoting]) -> None:
         """Sends a message about symbols once the exchange has told their rules, which operators and a replayed day may change."""
-        self._run(self._tell(kind, head, found, group))
-
-    async def _tell(self, kind: str, head: str, found: list[Quoting], group: str) -> None:
         try:
-            token = self._exchange.session.token
-            replies = await self._exchange.ask_all([(Kind.RULES, token, quoting.number) for quoting in found])
+            rules = await self._exchange.rules_of(quoting.name for quoting in found)
         except SerlError:
             return  # the exchange is away; the session notices that by itself
-        rules = [SymbolRules.of_reply(reply[5]) for reply in replies]
         self._session.begin()
-        self._session.send(kind, f"{head}{group}{''.join(map(self._instrument, found, rules))}")
+        self._session.send(kind, f"{head}{''.join(map(self._instrument, found, rules))}")
         self._owner.flush()
 
     def _run(self, answer: Coroutine[Any, Any, None]) -> None:
@@ -81,7 +75,7 @@ class ReferenceData:
         result = 0 if found else 2 if fields["559"] == "0" else 1
         head = f"320={fields['320']}\x01322={fields['320']}\x01560={result}\x01"
         if found:
-            self._answer("y", head, found, f"393={len(found)}\x01893=Y\x01146={len(found)}\x01")
+            self._run(self._tell("y", f"{head}393={len(found)}\x01893=Y\x01146={len(found)}\x01", found))
         else:
             self._session.send("y", head)
 
@@ -93,7 +87,7 @@ class ReferenceData:
             text = f"expected one of {', '.join(self._quotings)[:120]}, got {fields.get('55', 'none')}"
             self._session.send("d", f"{head}323=6\x0158={text}\x01")
         else:
-            self._answer("d", f"{head}323=1\x01", [quoting])
+            self._run(self._tell("d", f"{head}323=1\x01", [quoting]))
 
     def _status_request(self, message: Message) -> None:
         fields = message.fields

@@ -181,6 +181,7 @@ class ItchFeed:
     async def _synchronize(self) -> None:
         """Publishes what has changed since the stream's last message; at its beginning, everything."""
         await asyncio.to_thread(self._known.update)  # the users of the gateway must not wait
+        lot_multiples = [] if self.log.count else await self._lot_multiples()
         replies, states = [], []
         for number in range(len(self._names)):
             before, reply, after = [await self._ask(kind, number) for kind in (Kind.STATUS, Kind.L3, Kind.STATUS)]
@@ -196,7 +197,7 @@ class ItchFeed:
         self._held = []
         self._last_ns = max(self._last_ns, *(reply[4] for reply in replies))
         time_ns = (self._last_ns - self._midnight_ns) % DAY_NS
-        messages = [] if self.log.count else [session_start(self._names, time_ns, await self._lot_multiples())]
+        messages = [] if self.log.count else [session_start(self._names, time_ns, lot_multiples)]
         for number, (reply, (halted, phase, reason)) in enumerate(zip(replies, states, strict=True)):
             self._auctions.set_status(number, bool(halted), phase, reason)
             messages += self._differences(number, reply[5], time_ns)

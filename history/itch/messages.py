@@ -13,8 +13,10 @@ import numpy as np
 
 from serl.exchange.compiling import inlined, int64
 
-PRICE_UNITS, ROUND_LOT = 10_000, 100
+PRICE_UNITS = 10_000
 """Price units of a dollar."""
+ROUND_LOT = 100
+"""The round lot in the directory, of a stock that takes any quantity."""
 HEAD = "locate:H tracking:H time_ns:6"
 """The fields that follow the type in every message."""
 WIDTHS = {"B": 1, "H": 2, "I": 4, "6": 6, "Q": 8, "c": 1, "2s": 2, "4s": 4, "8s": 8}

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from serl.agents.backtest.served import run_compiled
 from serl.agents.traders.registry import load_kind
@@ -12,6 +12,13 @@ from serl.clients.blocking import connect
 from serl.clients.errors import SessionEnded
 from tests.agents.backtest import sample
 from tests.server_fixture import start_exchange
+
+
+def run_file(folder: Path, source: str, endpoint: str, *options: str) -> Result:
+    """`serl run` of a strategy, in a file."""
+    (folder / "mine.py").write_text(source)
+    return CliRunner().invoke(command, ["run", str(folder / "mine.py"), "--connect", endpoint, *options])
+
 
 TAKER = """
 import serl
@@ -38,11 +45,10 @@ class Taker(serl.Strategy):
 
 def test_strategies_trade_on_a_live_exchange(tmp_path: Path) -> None:
     """One in Python until Ctrl-C, then a compiled one for a second of its day."""
-    (tmp_path / "taker.py").write_text(TAKER)
     with start_exchange(symbols="DEMO") as served, connect(served.endpoint, "maker") as maker:
         maker.buy("DEMO", 1000, 10_000)
         maker.sell("DEMO", 1000, 10_100)
-        done = CliRunner().invoke(command, ["run", str(tmp_path / "taker.py"), "--connect", served.endpoint])
+        done = run_file(tmp_path, TAKER, served.endpoint)
         assert done.exit_code == 0, (done.output, done.exception)
         assert "rejected WOULD_CROSS open done" in done.output
         assert "DEMO: position +3 lots, profit -1.50" in done.output
@@ -73,12 +79,9 @@ class Hasty(serl.Strategy):
 
 def test_a_strategy_that_is_too_fast_for_its_account_goes_on(tmp_path: Path) -> None:
     """The first order beyond the rate ended the run with a traceback's last line."""
-    (tmp_path / "hasty.py").write_text(HASTY)
     config: dict[str, object] = {"accounts": {"hasty": {"messages_per_s_max": 3}}}
     with start_exchange(symbols="DEMO", config=config, folder=tmp_path) as served:
-        done = CliRunner().invoke(
-            command, ["run", str(tmp_path / "hasty.py"), "--connect", served.endpoint, "--name", "hasty"]
-        )
+        done = run_file(tmp_path, HASTY, served.endpoint, "--name", "hasty")
     assert done.exit_code == 0, (done.output, done.exception)
     assert "10 {'throttled'} done" in done.output
     assert "throttled (docs/protocol.md, Error codes)" in done.output
@@ -104,12 +107,12 @@ class Hasty(serl.Strategy):
 
 def test_a_strategy_that_is_too_fast_in_lockstep_goes_on(tmp_path: Path) -> None:
     """No call waits there for the answer to an order: the refusal ended the next turn, and the run."""
-    (tmp_path / "hasty.py").write_text(HASTY_IN_LOCKSTEP)
     accounts = {"hasty": {"messages_per_s_max": 1}}
     config: dict[str, object] = {"clock": {"kind": "lockstep", "participants": 1}, "accounts": accounts}
     with start_exchange(symbols="DEMO", clock="", config=config, folder=tmp_path) as served:
-        window = ["--window", "10:00:00-10:00:02", "--connect", served.endpoint]
-        done = CliRunner().invoke(command, ["run", str(tmp_path / "hasty.py"), "--name", "hasty", *window])
+        done = run_file(
+            tmp_path, HASTY_IN_LOCKSTEP, served.endpoint, "--name", "hasty", "--window", "10:00:00-10:00:02"
+        )
     assert done.exit_code == 0, (done.output, done.exception)
     assert "decision 0 0 [] 0" in done.output and "decision 1 1 ['open', 'throttled'] 5" in done.output
     assert "Hasty: 2 decisions, 0 fills" in done.output
@@ -128,12 +131,10 @@ class Brief(serl.Strategy):
 
 
 def test_a_run_takes_the_session_of_one_that_crashed(tmp_path: Path) -> None:
-    (tmp_path / "brief.py").write_text(BRIEF)
     with start_exchange(symbols="DEMO") as served, connect(served.endpoint, "strategy") as crashed:
-        arguments = ["run", str(tmp_path / "brief.py"), "--connect", served.endpoint]
-        refused = CliRunner().invoke(command, arguments)
+        refused = run_file(tmp_path, BRIEF, served.endpoint)
         assert "'strategy' has a live session" in str(refused.exception)
-        done = CliRunner().invoke(command, [*arguments, "--replace"])
+        done = run_file(tmp_path, BRIEF, served.endpoint, "--replace")
         assert done.exit_code == 0 and "Brief: 0 decisions" in done.output, (done.output, done.exception)
         with pytest.raises(SessionEnded, match="replaced"):
             crashed.wait(5)
