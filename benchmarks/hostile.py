@@ -36,10 +36,13 @@ from serl.exchange.records import COMMAND
 
 RATE_PER_S, COUNT, TURNS, RESTING = 1000, 1500, 3, 200_000
 CONFIG: dict[str, dict[str, Any]] = {
-    "limits": {"messages_per_s_max": 10_000, "cancels_per_s_max": 2000, "bulk_rows_max": BULK_ROWS},
+    "limits": {
+        "messages_per_s_max": 10_000, "cancels_per_s_max": 2000, "bulk_rows_max": BULK_ROWS,
+        "requests_share": 0.01, "new_names_per_s_max": 1,
+    },
     "other_accounts": {"orders_open_max": 1000},
     "accounts": {"honest": {"messages_per_s_max": 0}},  # it builds the book; then it sends RATE_PER_S
-}
+}  # fmt: skip
 """What an exchange sets that does not trust its participants."""
 CONTEXT = multiprocessing.get_context("spawn")
 

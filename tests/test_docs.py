@@ -11,6 +11,7 @@ import yaml
 from click.testing import CliRunner
 
 from benchmarks.__main__ import APART, NAMES
+from benchmarks.hostile import CONFIG
 from serl.agents.learning.cli_episodes import episodes
 from serl.agents.signals.message import Forecast
 from serl.clients.news_file import AT_ONCE, read_news_file
@@ -101,6 +102,13 @@ def test_the_page_on_orders_is_correct() -> None:
     account = names["account"]
     assert (account.position_lots, account.cash_ticks, account.realised_ticks) == (25, -6250, 0)
     assert account.unrealised_ticks(260) == 250
+
+
+def test_the_page_on_security_has_the_limits_that_were_measured() -> None:
+    (settings,) = blocks("security.md", "yaml")
+    told = yaml.safe_load(settings.text)
+    ExchangeConfig.model_validate({"symbols": [{"name": "S0"}], **told})
+    assert told == {name: CONFIG[name] for name in ("limits", "other_accounts")}
 
 
 def test_the_page_on_latency_is_correct(folder: Path) -> None:
