@@ -18,6 +18,7 @@ METHODS: dict[str, dict[str, Any]] = {
     FULL: {"proposer": "dek", "search": DRAWN_FIRST, "low_level": LOW_LEVEL},
     "no-low": {"proposer": "dek", "search": DRAWN_FIRST, "low_level": False},
     "no-reserve": {"proposer": "dek", "search": DRAWN_FIRST | {"model_share": 0.0}, "low_level": False},
+    "no-levels": {"proposer": "dek", "search": DRAWN_FIRST, "low_level": False, "high_level": None},
     "no-high": {"proposer": "dek", "search": DRAWN_FIRST, "low_level": LOW_LEVEL, "high_level": None},
     "no-model": {"proposer": "search", "search": DRAWN_FIRST},
     "no-racing": {"proposer": "dek", "search": DRAWN_FIRST, "low_level": LOW_LEVEL},
@@ -36,7 +37,7 @@ METHODS: dict[str, dict[str, Any]] = {
     DEFAULT: {},
 }
 """`ceiling` continues the run of `tpe` to CEILING_SHARE times its candidates; `default` trains the default algorithm instead of searching.
-`no-reserve` is `no-low` without candidates that only the model may make; `no-model` searches like `full`, `no-signals` too, without the signals of the market; `no-policy` and the kinds alone do so among algorithms that are trained, the others among rules."""
+`no-reserve` is `no-low` without candidates that only the model may make, `no-levels` is `no-low` with one instruction throughout; `no-model` searches like `full`, `no-signals` too, without the signals of the market; `no-policy` and the kinds alone do so among algorithms that are trained, the others among rules."""
 CEILING_SHARE = 3
 DAYS_PER_SEED = 1000
 """Distance between the simulated days of two seeds, which share none."""

@@ -48,6 +48,7 @@ YAML = {
     "tutorials/run-the-researcher.md",
     "tutorials/start-an-exchange.md",
     "scaling.md",
+    "security.md",
 }
 
 
