@@ -65,7 +65,7 @@ class MarketConfig(LearningSettings):
     impact_bps: float = Field(0.0, ge=0, description="for bars")
     participation: float = Field(0.2, gt=0, le=1, description="for bars")
     duration_s: float = Field(600.0, gt=0, le=DURATION_S_MAX)
-    interval_s: float = Field(10.0, gt=0)
+    interval_s: float = Field(10.0, gt=0, le=DURATION_S_MAX)
     share_min: float = Field(
         0.005, gt=0, le=1, description="smallest order, as a share of the volume expected in the window"
     )

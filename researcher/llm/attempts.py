@@ -50,6 +50,8 @@ REPLY_BYTES_MAX = 2**25
 """Maximum size of a reply; a long answer with log-probabilities has a few MB."""
 EXPLANATION_BYTES_MAX = 2**16
 """Number of bytes that are read of the body of an error or a redirect."""
+DOUBLINGS_MAX = 60
+"""Number of times that a wait doubles, so that it stays a number however many attempts there are."""
 REACH_S = 10.0
 """Seconds within which an endpoint must answer at all before a run starts."""
 
@@ -127,8 +129,12 @@ def ask_with_retries(
         except Exception as error:
             failure, text = _failure_name(error), _text(error, connection.api_key)
             if failure is None:
-                raise EndpointRefusedError(f"{endpoint.base_url} refuses {endpoint.model}: {text}") from None
-            wait_s = min(_retry_after_s(error) or endpoint.backoff_s * 2.0**attempt, endpoint.backoff_s_max)
+                raise EndpointRefusedError(
+                    f"{endpoint.base_url} refuses {endpoint.model}: {text}; correct base_url, model or the key ({endpoint.key_variable}), or list a "
+                    "parameter that it rejects under omit"
+                ) from None
+            doubled_s = endpoint.backoff_s * 2.0 ** min(attempt, DOUBLINGS_MAX)
+            wait_s = min(_retry_after_s(error) or doubled_s, endpoint.backoff_s_max)
             last = attempt + 1 == endpoint.attempts_max
             attempts.append({"failure": failure, "text": text, "wait_s": 0.0 if last else wait_s})
             if not last:
@@ -188,20 +194,31 @@ def _retry_after_s(error: Exception) -> float | None:
 
 
 def _text(error: Exception, key: str) -> str:
-    """The text of an error without the key, which some endpoints repeat."""
+    """The text of an error on one line, without the key, which some endpoints repeat."""
     cause = f" ({error.__cause__})" if error.__cause__ and str(error.__cause__) else ""
-    text = f"{error}{cause}" if key == NO_KEY else f"{error}{cause}".replace(key, "(the key)")
-    return text[:500].encode(errors="replace").decode()  # a lone surrogate cannot be stored
+    text = f"{error}{_body_text(error)}{cause}"
+    text = text if key == NO_KEY else text.replace(key, "(the key)")
+    # neither a terminal nor a database takes every character, as a lone surrogate
+    return " ".join("".join(one if one.isprintable() else " " for one in text).split())[:500]
+
+
+def _body_text(error: Exception) -> str:
+    """The body of a reply with an error status, if OpenAI's client leaves it out of its text because it has another form than OpenAI's errors."""
+    if not isinstance(error, openai.APIStatusError) or not error.body or " - " in str(error):
+        return ""
+    return f" - {error.body}"
 
 
 def _reply(connection: openai.OpenAI, request: dict[str, Any]) -> Reply:
     standard = {name: value for name, value in request.items() if name not in _EXTENSIONS}
     extensions = {name: request[name] for name in _EXTENSIONS if name in request}
+    text = b""
     try:
         with connection.chat.completions.with_streaming_response.create(**standard, extra_body=extensions) as raw:
-            body: Any = json.loads(raw.read())
+            text = raw.read()
+        body: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Malformed(f"expected JSON, got an invalid reply: {error}") from None
+        raise Malformed(f"expected JSON, got {text[:200].decode(errors='replace')!r}: {error}") from None
     try:
         (choice, *_), usage = body["choices"], body.get("usage") or {}
         content = _text_of(choice["message"].get("content"))

@@ -24,7 +24,7 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option(
     "--omit",
     multiple=True,
-    type=click.Choice(["seed", "temperature", "top_p"]),
+    type=click.Choice(["seed", "temperature", "top_p", "response_format"]),
     help="Parameter that the endpoint rejects; may be repeated.",
 )
 @click.option(

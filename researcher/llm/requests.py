@@ -48,7 +48,9 @@ def request_of(
     }
     if sampling.logprobs:
         body["logprobs"] = True
-    return body | _full_distribution(endpoint.dialect, sampling.top_p) | _constraint(endpoint.dialect, schema, grammar)
+    constraint = _constraint(endpoint.dialect, schema, grammar)
+    sent = {name: value for name, value in constraint.items() if name not in endpoint.omit}
+    return body | _full_distribution(endpoint.dialect, sampling.top_p) | sent
 
 
 def _full_distribution(dialect: Dialect, top_p: float) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from serl.exchange.errors import ConfigError
 
 Dialect = Literal["openai", "llama.cpp", "vllm", "embedded"]
-Omitted = Literal["seed", "temperature", "top_p"]
+Omitted = Literal["seed", "temperature", "top_p", "response_format"]
 Size = Literal["tiny", "small", "large"]
 TokenLimit = Literal["max_tokens", "max_completion_tokens"]
 
@@ -16,10 +16,14 @@ NO_KEY = "none"
 """What an endpoint is sent as the key where none is set."""
 
 
+WAIT_S_MAX = 1e6
+"""Longer waits are more than sockets accept on some systems."""
+
+
 class Endpoint(BaseModel):
     """An OpenAI-compatible endpoint."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     base_url: str = Field("https://api.openai.com/v1", pattern=r"^https?://\S+$")
     model: str = Field(min_length=1)
@@ -39,10 +43,12 @@ class Endpoint(BaseModel):
         "max_tokens",
         description="parameter that limits the length of an answer; OpenAI's reasoning models accept only max_completion_tokens",
     )
-    timeout_s: float = Field(120.0, gt=0, description="of one attempt")
+    timeout_s: float = Field(120.0, gt=0, le=WAIT_S_MAX, description="of one attempt")
     attempts_max: int = Field(6, ge=1)
-    backoff_s: float = Field(0.5, ge=0, description="wait after the first failure; doubles with each failure")
-    backoff_s_max: float = Field(60.0, ge=0, description="longest wait, even if Retry-After is longer")
+    backoff_s: float = Field(
+        0.5, ge=0, le=WAIT_S_MAX, description="wait after the first failure; doubles with each failure"
+    )
+    backoff_s_max: float = Field(60.0, ge=0, le=WAIT_S_MAX, description="longest wait, even if Retry-After is longer")
     usd_per_million_prompt_tokens: float = Field(0.0, ge=0)
     usd_per_million_completion_tokens: float = Field(0.0, ge=0)
 
@@ -65,6 +71,13 @@ class Endpoint(BaseModel):
         """The cost of these tokens."""
         prompt = prompt_tokens * self.usd_per_million_prompt_tokens
         return (prompt + completion_tokens * self.usd_per_million_completion_tokens) / 1e6
+
+
+REACHING = frozenset({
+    "base_url", "key_variable", "timeout_s", "attempts_max", "backoff_s", "backoff_s_max",
+    "usd_per_million_prompt_tokens", "usd_per_million_completion_tokens",
+})  # fmt: skip
+"""Settings of an endpoint that say how to reach it and what it costs. Its answers do not depend on them."""
 
 
 class BudgetConfig(BaseModel):

@@ -17,6 +17,8 @@ import pytest
 pytest.importorskip("openai", reason="the extra `researcher` is not installed")
 
 from serl.exchange.errors import ConfigError
+from serl.researcher.llm import attempts
+from serl.researcher.llm.attempts import Malformed, Reply
 from serl.researcher.llm.client import Client
 from serl.researcher.llm.errors import EndpointRefusedError, EndpointUnreachableError, LlmError
 from serl.researcher.llm.settings import Endpoint
@@ -93,6 +95,36 @@ def test_the_body_of_an_error_is_read_as_far_as_it_arrives(
         assert time.monotonic() - began < 9
     assert len(str(error.value)) < 1000
     assert waits == ([7.0] if "429" in head else [] if "401" in head else [0.5])
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        ((422, {}, '{"detail": [{"loc": ["body", "seed"], "msg": "extra field"}]}'), "extra field.*under omit"),
+        ((404, {}, '{"error": "no model any"}'), "404 - no model any; correct base_url, model or the key"),
+        ((403, {}, "<html>\n<h1>the proxy\x1b says no"), "403 - <html> <h1>the proxy says no"),
+        ((502, {}, "<h1>Bad gateway</h1>"), "502 - <h1>Bad gateway</h1>"),
+        ((200, {}, "<html>Log in, please</html>"), "expected JSON, got '<html>Log in, please</html>'"),
+        ((200, {}, ""), "expected JSON, got ''"),
+    ],
+)
+def test_an_error_tells_what_came(reply: Any, said: str) -> None:
+    with fake_endpoint(reply) as fake, pytest.raises(LlmError, match=said):
+        Client(Endpoint(base_url=fake.url, model="any", attempts_max=1)).complete(ASK)
+
+
+def test_any_number_of_attempts_has_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wait of the 1,025th attempt was not a number."""
+
+    def fail(*_: Any) -> Reply:
+        raise Malformed("nothing")
+
+    monkeypatch.setattr(attempts, "_reply", fail)
+    waits = list[float]()
+    endpoint = Endpoint(base_url="http://127.0.0.1:1/v1", model="any", attempts_max=1100)
+    with pytest.raises(EndpointUnreachableError, match="1100 x malformed"):
+        Client(endpoint, sleep=waits.append).complete(ASK)
+    assert waits[-1] == endpoint.backoff_s_max
 
 
 def drip_header(connection: socket.socket, ended: threading.Event) -> None:
