@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from serl.agents.learning.settings import SAVED
 from serl.exchange.code_cache import BACKGROUND_NICENESS, precompiling
@@ -14,7 +15,7 @@ from serl.researcher.candidates import Candidate, Result
 from serl.researcher.inner.market_facts import market_facts
 from serl.researcher.llm.client import Client, ReplayedClient
 from serl.researcher.llm.served import ServedModel, served_model
-from serl.researcher.llm.settings import Size
+from serl.researcher.llm.settings import REACHING, Size
 from serl.researcher.modules.contracts import Form
 from serl.researcher.outer.author import Author
 from serl.researcher.outer.background import in_background
@@ -121,7 +122,9 @@ def _require_same(database: Database, config: OuterConfig, data: str) -> None:
     """RunError if a run cannot continue with these settings and data."""
     folder, free = database.folder, {"iterations", "hours_max", "llm_budget", "workers", "train_on", "convergence"}
     saved = parse_config(database.fact("config"), str(folder / DATABASE), SAVED)
-    before, now = saved.model_dump(mode="json"), config.model_dump(mode="json")
+    if not database.one("SELECT count(text) FROM modules WHERE origin = 'model'"):
+        free |= {"endpoint", "endpoints"}  # none of them has written anything: one that refused may be corrected
+    before, now = _that_choose(saved), _that_choose(config)
     if changed := [name for name in now if name not in free and now[name] != before[name]]:
         raise RunError(
             f"{folder}: the run has other settings of {', '.join(changed)}; use the same, or another --output"
@@ -132,6 +135,19 @@ def _require_same(database: Database, config: OuterConfig, data: str) -> None:
             f"{folder}: its best candidate was scored on the test part, which ends a run: further choices would be "
             "informed by that score; start another run with --output"
         )
+
+
+def _that_choose(config: OuterConfig) -> dict[str, Any]:
+    """The settings as plain values, without those of endpoints that do not change what their models answer."""
+    values = config.model_dump(mode="json")
+    return values | {
+        "endpoint": _answering(values["endpoint"]),
+        "endpoints": list(map(_answering, values["endpoints"])),
+    }
+
+
+def _answering(endpoint: dict[str, Any] | None) -> dict[str, Any] | None:
+    return endpoint and {name: value for name, value in endpoint.items() if name not in REACHING}
 
 
 def _version(name: str) -> str:

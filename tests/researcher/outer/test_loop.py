@@ -18,7 +18,7 @@ from serl.researcher.outer.loop import OuterLoop, converged, ema
 from serl.researcher.outer.proposers import RandomProposer
 from serl.researcher.outer.records import Draft, Instruction, Lessons, Prompt, Proposal, Verdict
 from serl.researcher.outer.report import summary
-from tests.researcher.outer.small import REWARD, Arithmetic, config_of, content, score_of
+from tests.researcher.outer.small import REWARD, Arithmetic, config_of, content, endpoint_of, score_of
 
 
 class Killed(BaseException):
@@ -167,6 +167,23 @@ def test_folders_of_other_runs_are_refused(tmp_path: Path) -> None:
     run.begin(tmp_path, config_of(iterations=9), "test", resume=True).close()
     with pytest.raises(RunError, match="contains no run"):
         run.open_run(tmp_path / "nowhere")
+
+
+def test_an_endpoint_that_was_wrong_can_be_corrected(tmp_path: Path) -> None:
+    """The errors of a refusal and of an unreachable endpoint advise --resume with other settings, which was refused."""
+
+    def begin(**endpoint: Any) -> Database:
+        config = config_of(proposer="dek", endpoint=endpoint_of("http://127.0.0.1:1/v1") | endpoint)
+        return run.begin(tmp_path, config, "test", resume=(tmp_path / run.DATABASE).exists())
+
+    begin().close()
+    database = begin(model="right", omit=["seed"])
+    draft = Draft(Kind.REWARD, "spec", "model", "right", None, REWARD, ())
+    database.add_proposal(1, 0, Proposal(None, (draft,)))
+    database.close()
+    begin(model="right", omit=["seed"], base_url="http://127.0.0.1:2/v1", attempts_max=9).close()
+    with pytest.raises(RunError, match="other settings of endpoint"):
+        begin(model="other", omit=["seed"])
 
 
 def test_a_run_that_did_not_begin_is_started(tmp_path: Path) -> None:
