@@ -15,6 +15,10 @@ from serl.researcher.outer.ablations import Ablation, table_row
 from serl.researcher.outer.final import final_line
 
 RACE_ROWS = 30
+ITERATIONS = (
+    "The figures are those of each iteration's best candidate after all of its trainings until now; ema_bps and change_bps are those that were known "
+    "when the iteration ended. best_so_far_bps is the PA of the candidate that is best among all until then."
+)
 
 
 def page(found: dict[str, Any], origin: Origin) -> str:
@@ -31,7 +35,7 @@ def page(found: dict[str, Any], origin: Origin) -> str:
         *_signals(found["signals"]),
         "<h2>Verdicts</h2><p>Every answer and every evaluation, by stage, reason and model.</p>", _table(found["verdicts"]),
         *_ablations(found["ablations"]),
-        "<h2>Iterations</h2>", _table([{**row, "tuning": _short(row["tuning"])} for row in found["iterations"]]),
+        f"<h2>Iterations</h2><p>{ITERATIONS}</p>", _table([{**row, "tuning": _short(row["tuning"])} for row in found["iterations"]]),
         f"<details><summary>Settings</summary><pre>{escape(json.dumps(found['config'], indent=1))}</pre></details>",
     ]  # fmt: skip
     return html_page(found["name"], origin, parts)

@@ -167,6 +167,25 @@ def test_the_lower_bound_decides_and_not_pa(tmp_path: Path) -> None:
     assert runs.candidate(tmp_path, 1, 1)["difference_bps"] == pytest.approx(0.3)
 
 
+def test_the_best_so_far_is_that_of_the_report(tmp_path: Path) -> None:
+    """It was the highest PA of all, of a candidate that the report does not call the best."""
+    config = config_of(iterations=2, candidates=1)
+    database = run.begin(tmp_path, config, "test", resume=False)
+    fates = [(1.0, paired_of(0.3, 0.1)), (0.0, paired_of(0.0, 0.0)), (9.0, paired_of(0.9, 1.0))]
+    seen = list[str]()
+
+    def evaluate(candidates: Sequence[Candidate], folder: Path) -> list[Result]:
+        seen.extend(one.key for one in candidates if one.key not in seen)
+        made = [fates[seen.index(one.key)] for one in candidates]
+        return [Result("done", "", score_of(pa), None, {"stages": 1, "open": False}, paired) for pa, paired in made]
+
+    run.research(config, tmp_path, database, evaluate)
+    found = report.summary(database, config)
+    database.close()
+    assert [row["pa_bps"] for row in found["iterations"]] == [1.0, 9.0]
+    assert [row["best_so_far_bps"] for row in found["iterations"]] == [1.0, found["best"]["score"]["pa_bps"]]
+
+
 def test_a_database_without_pairs_is_opened_and_goes_on(tmp_path: Path) -> None:
     """As an earlier version wrote it: the columns are missing."""
     config = config_of(iterations=1)
