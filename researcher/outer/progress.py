@@ -19,6 +19,9 @@ from serl.researcher.outer.records import Draft, Proposal
 UNANSWERED_TOLD = 4
 """Requests in a row without an answer from the language model after which the user is told, and told again after as many more."""
 
+VERDICT_CHARS_MAX = 1000
+"""Characters of a verdict that are shown: what came, and the advice after it."""
+
 
 @contextmanager
 def show_progress(config: OuterConfig, folder: Path, database: Database) -> Iterator[Callbacks]:
@@ -54,7 +57,7 @@ def show_progress(config: OuterConfig, folder: Path, database: Database) -> Iter
                 unanswered = unanswered + 1 if verdict.stage == "endpoint" else 0
                 if unanswered and unanswered % UNANSWERED_TOLD == 0:
                     print_line(
-                        f"the language model has not answered the last {unanswered} requests ({verdict.text[:200]}); candidates are drawn without it"
+                        f"the language model has not answered the last {unanswered} requests ({verdict.text[:VERDICT_CHARS_MAX]}); candidates are drawn without it"
                     )
             log(f"iteration {iteration}, slot {slot}: {proposal_line(proposal)}")
 

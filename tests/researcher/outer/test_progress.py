@@ -83,14 +83,17 @@ def test_a_model_that_does_not_answer_is_told(tmp_path: Path, capsys: pytest.Cap
     """A run went on with candidates drawn at random, and only the record of calls said why."""
     config = config_of(iterations=1, candidates=2)
     database = run.begin(tmp_path, config, "test", resume=False)
-    silent = (Verdict(Kind.REWARD, "m", 0, "endpoint", "unreachable", "http://127.0.0.1:1/v1 did not answer"),)
+    silent = (
+        Verdict(Kind.REWARD, "m", 0, "endpoint", "unreachable", f"it did not answer ({'x' * 250}); check that it runs"),
+    )
     proposal = Proposal(None, (Draft(Kind.REWARD, "spec", "model", "m", None, None, silent),))
     with show_progress(config, tmp_path, database) as callbacks:
         for slot in range(UNANSWERED_TOLD):
             assert "has not answered" not in capsys.readouterr().err
             callbacks.on_proposed(1, slot, proposal)
     database.close()
-    assert f"has not answered the last {UNANSWERED_TOLD} requests" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert f"has not answered the last {UNANSWERED_TOLD} requests" in told and "check that it runs); candidates" in told
 
 
 def test_a_run_does_not_start_without_its_endpoint(tmp_path: Path) -> None:
