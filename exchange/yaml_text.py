@@ -9,15 +9,7 @@ import yaml
 from serl.exchange.errors import ConfigError
 
 
-def parse_yaml(text: str | bytes, loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> Any:
-    """Parses a YAML document. Raises yaml.YAMLError, also for bytes that are not text and for invalid dates, numbers and nesting."""
-    try:
-        return yaml.load(text, loader)
-    except (ValueError, RecursionError) as error:
-        raise yaml.YAMLError(f"{type(error).__name__}: {error}") from None
-
-
-class _Settings(yaml.SafeLoader):
+class _Loader(yaml.SafeLoader):
     """Refuses a name that a map contains twice: the first of two sections would be ignored."""
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
@@ -28,10 +20,19 @@ class _Settings(yaml.SafeLoader):
         return node
 
 
+def parse_yaml(text: str | bytes) -> Any:
+    """Parses a YAML document. Raises yaml.YAMLError, also for bytes that are not text, for invalid dates, numbers and nesting, and for
+    a name twice in one map."""
+    try:
+        return yaml.load(text, _Loader)
+    except (ValueError, RecursionError) as error:
+        raise yaml.YAMLError(f"{type(error).__name__}: {error}") from None
+
+
 def read_settings(path: Path, example: str) -> dict[str, Any]:
     """Reads the settings in a file; an empty file has none. example: the name of a file that shows the form. Raises ConfigError if the file is not a map."""
     try:
-        values = parse_yaml(path.read_bytes(), _Settings) or {}
+        values = parse_yaml(path.read_bytes()) or {}
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the path") from None
     except yaml.YAMLError as error:

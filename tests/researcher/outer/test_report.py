@@ -224,10 +224,20 @@ def page_of(folder: Path) -> str:
     ({"inner": {"first_scored_day": 34}}, "first_scored_day: expected 0, or at least 35, got 34"),
     ({"iterationz": 1}, "iterationz"),
     ({"penalty_bps": math.inf}, "penalty_bps: expected a finite number, got inf"),
+    ({"endpoint": {"model": "m", "timeout_s": math.inf}}, "timeout_s: expected a finite number, got inf"),
+    ({"endpoint": {"model": "m", "timeout_s": 1e10}}, "timeout_s: expected a number less than or equal to"),
+    ({"inner": {"market": {"kind": "static", "interval_s": 1e300}}}, "interval_s: expected a number less than or equal to 172800"),
 ])  # fmt: skip
 def test_bad_settings_are_named(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         config_of(**changes)
+
+
+def test_a_name_twice_is_refused(tmp_path: Path) -> None:
+    """The first of the two sections had no effect, without a word."""
+    (tmp_path / "twice.yaml").write_text("inner: {orders: 2000}\nproposer: search\ninner: {folds: 0}")
+    with pytest.raises(ConfigError, match="'inner' twice in one map"):
+        load_config(tmp_path / "twice.yaml")
 
 
 def test_a_budget_without_the_dynamic_market_takes_any_layout() -> None:
