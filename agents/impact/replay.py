@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from serl.agents.execution.answering.model import NONE, AnsweringDay, answering_day
-from serl.agents.execution.order import ParentOrder, twap_targets
+from serl.agents.execution.environment.hours import lot_multiple_of
+from serl.agents.execution.order import ParentOrder, nearest_multiple, twap_targets
 from serl.agents.impact.answering import execute_answering
 from serl.agents.impact.errors import ImpactError
 from serl.agents.realism.errors import EmptyWindow, NoTrades, NoTwoSidedBook
@@ -146,9 +147,12 @@ def execute_parent(commands: Rows, order: ParentOrder, answering: AnsweringDay |
 
 
 def insert_twap(commands: Rows, order: ParentOrder) -> Rows:
-    """Adds equal market orders of ours to history's commands: one at the start of every interval, ahead of history's commands."""
+    """Adds equal market orders of ours to history's commands: one at the start of every interval, ahead of history's commands.
+
+    They are whole multiples of the day's lot; the order's quantity must be one.
+    """
     times = np.array(order.slice_times_ns, np.int64)
-    targets = np.array(twap_targets(order.qty_lots, len(times)), np.int64)
+    targets = np.array(twap_targets(order.qty_lots, len(times), lot_multiple_of(commands)), np.int64)
     qty = np.diff(targets, prepend=0)
     children = np.repeat(
         command(
@@ -182,6 +186,7 @@ def replay_impact(
         raise ImpactError(f"grid: expected a positive time, got {grid_step_ns} ns; give e.g. --grid 5")
     start_ns, end_ns = window
     name, commands, _ = symbol_commands(day, symbol)
+    check_end(name, commands, window)
     answering = None if answers == NONE else answering_day(commands, answers)
     without, _ = execute_commands(commands)
     lots = _executed_lots(without, name, start_ns, end_ns)
@@ -192,9 +197,9 @@ def replay_impact(
         raise NoTwoSidedBook(
             f"{_window_name(name, start_ns, end_ns)}: expected a bid and an ask before the window, got none; give a later window"
         )
-    orders = []
+    orders, multiple = [], lot_multiple_of(commands)
     for share in qty_shares:
-        qty_lots = max(1, round(share * lots))
+        qty_lots = nearest_multiple(share * lots, multiple)
         parent = ParentOrder(name, side, qty_lots, start_ns, end_ns, interval_ns)
         path, filled = execute_parent(commands, parent, answering)
         signed = -parent.sign * (path.mid_before(grid) - base)
@@ -207,6 +212,14 @@ def replay_impact(
     sigma = float(np.diff(minutes).std() * np.sqrt(len(minutes) - 1)) if len(minutes) > 2 else float("nan")
     day_lots = int(without.traded_lots.sum())
     return ReplayImpact(name, side, start_ns, end_ns, grid, lags, lots, day_lots, sigma, tuple(orders), answering)
+
+
+def check_end(name: str, commands: Rows, window: tuple[int, int]) -> None:
+    """Raises EmptyWindow for a window that ends after the day's last command, rounded up to a second: nothing refills the book that our orders take."""
+    if window[1] > (last_ns := -(-int(commands["time_ns"][-1]) // SECOND_NS) * SECOND_NS):
+        raise EmptyWindow(
+            f"{_window_name(name, *window)}: expected an end by {time_of_day_text(last_ns)}, the day's last command; give an earlier window"
+        )
 
 
 def _executed_lots(path: MidPath, name: str, start_ns: int, end_ns: int) -> int:

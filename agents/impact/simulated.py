@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from serl.agents.execution.order import nearest_multiple
 from serl.agents.impact.errors import ImpactError
 from serl.agents.realism.scores import last_before
 from serl.agents.realism.square_root_law import ImpactLaw, fit_impact_law
@@ -52,14 +53,15 @@ class SimulatedImpact:
 def with_metaorder(
     population: PopulationConfig, side: int, lots: int, participation: float, duration_s: float, child_lots: int = 100
 ) -> PopulationConfig:  # fmt: skip
-    """The population plus one trader that works the metaorder, or does nothing for 0 lots."""
+    """The population plus one trader that works the metaorder, or does nothing for 0 lots. `lots` are a multiple of the population's lot."""
+    multiple = population.market.lot_multiple
     group = {
         "trader": "metaorder",
         "latency_us": 1.0,
         "start_spread_s": 0.0,
         "profile": {
             "side": side, "order_lots": lots, "start_s": START_S, "participation": participation,
-            "duration_s": duration_s, "child_lots": child_lots,
+            "duration_s": duration_s, "child_lots": -(-child_lots // multiple) * multiple, "lot_multiple": multiple,
         },
     }  # fmt: skip
     values = population.model_dump()
@@ -110,7 +112,8 @@ def measure_simulated_impact(
     runs = []
     for seed in seeds:
         for share in shares:
-            runs.append(_run(population, without[seed], seed, share, round(share * day_lots), pov, duration_s))
+            lots = nearest_multiple(share * day_lots, population.market.lot_multiple)
+            runs.append(_run(population, without[seed], seed, share, lots, pov, duration_s))
             on_market()
     law = fit_impact_law(
         np.array([run.qty_share for run in runs]), np.array([run.impact_ticks for run in runs]) / sigma,
@@ -124,7 +127,7 @@ def _run(
     population: PopulationConfig, without: Tape, seed: int, share: float, lots: int, pov: float, duration_s: float
 ) -> ImpactRun:  # fmt: skip
     side = 1 if seed % 2 else -1
-    tape, filled, times = _simulate_day(with_metaorder(population, side, max(1, lots), pov, max(1.0, duration_s)), seed)
+    tape, filled, times = _simulate_day(with_metaorder(population, side, lots, pov, max(1.0, duration_s)), seed)
     if filled < FILLED_SHARE_MIN * lots or not len(times):
         raise ImpactError(
             f"expected a metaorder of {lots:,} lots to be filled by the close, got {filled:,} lots (seed {seed}); "

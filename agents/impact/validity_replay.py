@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from serl.agents.execution.answering.model import NONE, answering_day
-from serl.agents.execution.order import ParentOrder
-from serl.agents.impact.replay import MidPath, execute_commands, execute_parent
+from serl.agents.execution.environment.hours import lot_multiple_of
+from serl.agents.execution.order import ParentOrder, nearest_multiple
+from serl.agents.impact.replay import MidPath, check_end, execute_commands, execute_parent
 from serl.agents.impact.responses import (
     CHILDREN,
     STEPS,
@@ -33,10 +34,12 @@ def replayed_responses(
     """Works the same orders on a replayed day at `starts` evenly spaced times; the last reading is at the window's end.
 
     Sizes are shares of what history executes during the order. window: ns after midnight; None: from a minute after the first command to the last.
-    answers: see `answering_days`. Raises EmptyWindow if the window is too short, NoTwoSidedBook without a mid, and ImpactError as check_settings.
+    answers: see `answering_days`. Raises EmptyWindow if the window is too short or ends after the day, NoTwoSidedBook without a mid, and ImpactError as check_settings.
     """
     sizes = check_settings(shares, starts, duration_s)
     name, commands, _ = symbol_commands(day, symbol)
+    if window is not None:
+        check_end(name, commands, window)
     answering = None if answers == NONE else answering_day(commands, answers)
     without, _ = execute_commands(commands)
     starts_ns = _start_times(commands, window, starts, duration_s)
@@ -45,12 +48,12 @@ def replayed_responses(
     if not np.isfinite(base).all():
         raise NoTwoSidedBook(f"{name}: expected a bid and an ask at every start, got none; give a later --window")
     traded = np.array([_executed_lots(without, times[0], times[STEPS]) for times in times_ns])
-    interval_ns = round(duration_s * SECOND_NS / CHILDREN)
+    interval_ns, multiple = round(duration_s * SECOND_NS / CHILDREN), lot_multiple_of(commands)
 
     def run(trials: list[Trial]) -> Iterator[tuple[Trial, Floats, float]]:
         for trial in trials:
             times = times_ns[trial.run, trial.readings]
-            lots = max(1, round(sizes[trial.size] * traded[trial.run]))
+            lots = nearest_multiple(sizes[trial.size] * traded[trial.run], multiple)
             slice_ns = round(trial.factor * interval_ns)
             start_ns = int(starts_ns[trial.run]) + slice_ns
             side = Side.BUY if trial.side > 0 else Side.SELL

@@ -6,7 +6,7 @@ import numpy as np
 
 from serl.agents.execution.environment.episodes import Hours
 from serl.exchange.market import Market
-from serl.exchange.records import CommandKind, EventFlag, EventKind, Rule
+from serl.exchange.records import CommandKind, EventFlag, EventKind, Rows, Rule
 from serl.history.day import Day
 from serl.history.limits import limits_for
 
@@ -32,7 +32,12 @@ def day_trades(day: Day) -> tuple[Any, Any]:
 
 def lot_multiple(day: Day) -> int:
     """The lots that orders in the first symbol of a day must be a multiple of."""
-    rules = day.commands[(day.commands["kind"] == CommandKind.RULE) & (day.commands["symbol"] == 0)]
+    return lot_multiple_of(day.commands)
+
+
+def lot_multiple_of(commands: Rows) -> int:
+    """The same of a day's commands."""
+    rules = commands[(commands["kind"] == CommandKind.RULE) & (commands["symbol"] == 0)]
     return int(rules["price_ticks"][rules["flags"] == Rule.LOT].max(initial=1))
 
 

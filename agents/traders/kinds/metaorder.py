@@ -18,6 +18,7 @@ class MetaorderProfile(Profile):
     side: float = Field(1.0, ge=-1, le=1, description="1 buys, -1 sells")
     order_lots: int = Field(0, ge=0, description="total quantity")
     child_lots: int = Field(100, ge=1, description="size of a child order")
+    lot_multiple: int = Field(1, ge=1, description="orders are multiples of it, as order_lots and child_lots must be")
     start_s: float = Field(3600.0, ge=0, description="start, after the open")
     participation: float = Field(
         0.1, ge=0, lt=1, description="share of the volume, its own included; 0: use duration_s"
@@ -46,6 +47,7 @@ def metaorder(agent: Any, profile: Any, market: Any, requests: Any) -> None:
     else:
         target = int(order_lots * min(1.0, elapsed_s / profile.duration_s))
     lots = min(target, order_lots) - filled
+    lots -= lots % int(profile.lot_multiple)
     if lots >= min(int(profile.child_lots), order_lots - filled):
         market_order(requests, BUY if profile.side > 0 else SELL, min(lots, 4 * int(profile.child_lots)))
     sleep(requests, market, profile.interval_s * SECOND_NS)

@@ -5,7 +5,7 @@ import pytest
 from serl.agents.impact.replay import replay_impact
 from serl.agents.realism.errors import EmptyWindow, NoSuchSymbol, NoTrades, NoTwoSidedBook, RealismError
 from serl.agents.realism.tape import SECOND_NS
-from serl.exchange.records import Side
+from serl.exchange.records import CommandKind, Rule, Side, command
 from serl.history.generate import generate_day
 from tests.agents.realism.sample import BUY, SELL, TEN_NS, day_of, new
 
@@ -29,6 +29,18 @@ def test_by_hand() -> None:
     assert sold.orders[0].impact_ticks.tolist() == [0] * 5, "a bid of 100 lots is not exhausted"
 
 
+def test_children_are_whole_multiples_of_the_lot() -> None:
+    """All of an order was rejected on a day with `lot_multiple`, and its impact given as 0."""
+    lot = command(CommandKind.RULE, flags=int(Rule.LOT), price_ticks=10, time_ns=TEN_NS - SECOND_NS)
+    history = day_of(
+        lot, new(BUY, 99, 1000, -1000), new(SELL, 101, 20, -1000), new(SELL, 102, 1000, -1000),
+        new(BUY, 98, 10, 10_000), new(SELL, 99, 100, 30_000, ioc=True), new(BUY, 98, 10, 90_000), opening=4,
+    )  # fmt: skip
+    found = replay_impact(history, Side.BUY, [0.01, 0.34], WINDOW, interval_ns=20 * SECOND_NS)
+    assert [(order.qty_lots, order.filled_lots) for order in found.orders] == [(10, 10), (30, 30)]
+    assert [order.at_end_ticks for order in found.orders] == [0, 0.5]
+
+
 def test_larger_orders_move_a_generated_day_more() -> None:
     history = generate_day(1, start_ns=TEN_NS - 60 * SECOND_NS, end_ns=TEN_NS + 1800 * SECOND_NS)
     window = (TEN_NS, TEN_NS + 900 * SECOND_NS)
@@ -41,16 +53,17 @@ def test_larger_orders_move_a_generated_day_more() -> None:
 
 
 def test_invalid_settings_and_windows_are_refused() -> None:
-    history = day_of(new(BUY, 99, 5, 0), new(SELL, 101, 5, 0), new(SELL, 99, 1, 1, ioc=True), new(BUY, 98, 1, 90_000))
+    history = day_of(new(BUY, 99, 5, 0), new(SELL, 101, 5, 0), new(SELL, 99, 1, 1, ioc=True), new(BUY, 98, 1, 91_500))
     for shares in ([], [0.0], [-1.0]):
         with pytest.raises(RealismError, match="qty-share"):
             replay_impact(history, Side.BUY, shares, WINDOW)
     with pytest.raises(RealismError, match="grid"):
         replay_impact(history, Side.BUY, [0.1], WINDOW, grid_step_ns=0)
-    with pytest.raises(EmptyWindow):
-        replay_impact(history, Side.BUY, [0.1], (TEN_NS + 200 * SECOND_NS, TEN_NS + 300 * SECOND_NS))
+    for start_s in (0, 200):  # the last command is a second and a half after 10:01:30
+        with pytest.raises(EmptyWindow, match="expected an end by 10:01:32, the day's last command"):
+            replay_impact(history, Side.BUY, [0.1], (TEN_NS + start_s * SECOND_NS, TEN_NS + (start_s + 93) * SECOND_NS))
     with pytest.raises(NoTrades):
-        replay_impact(history, Side.BUY, [0.1], (TEN_NS + 80 * SECOND_NS, TEN_NS + 100 * SECOND_NS))
+        replay_impact(history, Side.BUY, [0.1], (TEN_NS + 80 * SECOND_NS, TEN_NS + 92 * SECOND_NS))
     with pytest.raises(NoTwoSidedBook, match="give a later window"):
         replay_impact(history, Side.BUY, [0.1], WINDOW)
     with pytest.raises(NoSuchSymbol):

@@ -5,9 +5,10 @@ import pytest
 
 from serl.agents.impact.errors import ImpactError
 from serl.agents.impact.simulated import START_S, measure_simulated_impact, with_metaorder
+from serl.agents.impact.validity_simulated import simulated_responses
 from serl.agents.realism.scores import last_before
 from serl.agents.realism.tape import MINUTE_NS, SECOND_NS, build_tape
-from serl.agents.traders.population import PopulationConfig
+from serl.agents.traders.population import PopulationConfig, check_population
 from serl.agents.traders.simulate import Simulation, simulate
 from tests.agents.calibration.sample import OPEN_NS, flow
 
@@ -57,6 +58,16 @@ def test_the_law_is_fitted_to_runs_with_and_without_the_metaorder() -> None:
 def test_a_metaorder_that_is_not_filled_by_the_close_is_an_error() -> None:
     with pytest.raises(ImpactError, match="by the close"):
         measure_simulated_impact(_short(), [0.1, 0.9], [1], participation=0.05)
+
+
+def test_a_metaorder_is_sent_in_whole_multiples_of_the_lot() -> None:
+    """Its orders of other quantities were rejected, so `impact --simulated` ended and `--validity` gave an impact of 0."""
+    lots = flow().model_dump() | {"market": {"lot_multiple": 10}, "close": "10:30"}
+    lots["groups"] = [{"trader": "zero_intelligence", "latency_us": 1.0, "profile": {"limit_lots": 10}}]
+    population = check_population(lots, "lots")
+    found = measure_simulated_impact(population, [0.033, 0.2], [1, 2, 3, 4], participation=0.5)
+    assert all(run.lots % 10 == 0 and run.filled_lots == run.lots for run in found.runs)
+    assert (simulated_responses(population, [0.3, 1.0], range(1, 6), 60.0).filled > 0.9).all()
 
 
 def _short() -> PopulationConfig:

@@ -19,7 +19,7 @@ from serl.agents.impact.validity_simulated import simulated_responses
 from serl.agents.impact_memory import REFERENCE_S, mean_memory
 from serl.agents.realism.errors import EmptyWindow
 from serl.agents.realism.tape import SECOND_NS
-from serl.exchange.records import Side
+from serl.exchange.records import CommandKind, Rule, Side, command
 from serl.history.day import Day, write_day
 from serl.history.generate import generate_day
 from tests.agents.calibration.sample import flow
@@ -109,6 +109,18 @@ def test_a_replayed_book_by_hand() -> None:
     assert (found.impact_ticks[:, 1] == 0).all() and Side.BUY.value == BUY
     with pytest.raises(EmptyWindow, match="give a longer window or a shorter --duration"):
         replayed_responses(history, [0.1, 1.0], 5, 600.0, window)
+    with pytest.raises(EmptyWindow, match="expected an end by 10:06:40, the day's last command"):
+        replayed_responses(history, [0.1, 1.0], 5, 60.0, (TEN_NS, TEN_NS + 500 * SECOND_NS))
+
+
+def test_orders_in_a_replay_are_whole_multiples_of_the_lot() -> None:
+    lot = command(CommandKind.RULE, flags=int(Rule.LOT), price_ticks=10, time_ns=TEN_NS - SECOND_NS)
+    history = day_of(
+        lot, new(BUY, 99, 10_000, -1000), new(SELL, 101, 20, -1000), new(SELL, 102, 10_000, -1000),
+        *(new(SELL, 99, 20, 1000 * s, ioc=True) for s in range(10, 390, 10)), opening=4,
+    )  # fmt: skip
+    found = replayed_responses(history, [0.1, 1.0], 5, 60.0, (TEN_NS, TEN_NS + 362 * SECOND_NS))
+    assert found.filled.tolist() == [1.0] * 2 and (found.impact_ticks[0, 0, :, STEPS] == [0, 0.5]).all()
 
 
 @pytest.mark.parametrize(
