@@ -27,6 +27,7 @@ from serl.history.day import (
     write_day,
 )
 from serl.history.errors import DayOfAccounts, DayTruncated, DayVersionError, ExportError, NotADayFile
+from serl.history.generate import generate_day
 
 
 @pytest.fixture
@@ -210,3 +211,17 @@ def test_no_flipped_bit_reads_as_other_commands(day: Day, tmp_path: Path) -> Non
     path.write_bytes(good)
     rewrite(path)
     assert read_day(path).commands.tobytes() == day.commands.tobytes()
+
+
+def test_small_blocks_are_written_together(tmp_path: Path) -> None:
+    """A recording in lockstep had a row group for each message of the feed, a kilobyte each."""
+    day, path = generate_day(1, start_ns=0, end_ns=60 * 10**9), tmp_path / "blocks.day"
+    block, row = day.commands[:1].copy(), day.rows[:1].copy()
+    with day_writer(path) as writer:
+        for at in range(len(day)):
+            block[:], row[:] = day.commands[at], day.rows[at]
+            writer.write(block, row)
+        writer.finish(day.reference)
+    assert pq.read_metadata(path).num_row_groups == 1
+    again = read_day(path)
+    assert again.commands.tobytes() == day.commands.tobytes() and (again.rows == day.rows).all()
