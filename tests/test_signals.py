@@ -53,6 +53,29 @@ def test_a_signal_during_the_loading_of_compiled_code_is_raised_afterwards(
     assert words in stopped.stderr
 
 
+IMPORTING = """
+import signal
+from serl.signals import unwind_on_signals
+
+unwind_on_signals()
+try:
+    import pandas
+    print("imported")
+except BaseException:
+    print("lost")
+    raise SystemExit(1)
+signal.pause()
+"""
+
+
+def test_an_interruption_while_pandas_is_imported_is_raised_afterwards(tmp_path: Path) -> None:
+    """pyarrow imports it in compiled code that drops any error, so that Ctrl-C had no effect, or left half a pandas."""
+    (tmp_path / "pandas.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
+    (tmp_path / "program.py").write_text(IMPORTING)
+    done = subprocess.run([sys.executable, str(tmp_path / "program.py")], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (-signal.SIGINT, "imported\n"), done.stderr
+
+
 CLASS = """
 import os, signal
 from serl import cli
