@@ -169,14 +169,13 @@ def _loss(population: PopulationConfig, seed: int, real: TrainingMoments) -> tup
         for score, sample in zip(SCORES, real.samples, strict=True)
     ]
     mean = float(np.mean(distances))
-    volatility = np.abs(
-        np.log(
-            np.maximum(1e-9, realised_volatilities([tape], real.span.start_ns, real.span.end_ns)) / real.volatilities
-        )
-    )
+    moving = real.volatilities > 0  # in short hours, the few moves over the longest step may all be equal
+    volatilities = realised_volatilities([tape], real.span.start_ns, real.span.end_ns)[moving]
+    volatility = np.abs(np.log(np.maximum(1e-9, volatilities) / real.volatilities[moving]))
     response_error = np.abs(responses(tape) - real.responses).mean() / np.abs(real.responses).mean()
     missing = facts_missing(measure_facts(tape, real.span.start_ns, real.span.end_ns, 0, random))
-    penalty = VOLATILITY_WEIGHT * volatility.mean() + RESPONSE_WEIGHT * min(2.0, response_error) + FACT_WEIGHT * missing
+    penalty = RESPONSE_WEIGHT * min(2.0, response_error) + FACT_WEIGHT * missing
+    penalty += VOLATILITY_WEIGHT * volatility.mean() if moving.any() else 0.0
     penalty += TRADES_WEIGHT * abs(math.log(max(1, tape.trades.sum()) / real.trades))
     penalty += MESSAGES_WEIGHT * abs(math.log(max(1, len(tape)) / real.messages))
     return mean + float(penalty), mean
