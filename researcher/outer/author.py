@@ -1,6 +1,7 @@
 """Generate modules with a language model: request, validate, and send errors back for repair."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -22,6 +23,8 @@ INSTRUCTION_CHARS_MAX = 300
 TINY_PROMPT_TOKENS = 400
 ERRORS_CHARS_MAX = 1200
 """Longest text of an answer's errors that is sent back to the model, in characters."""
+SENTENCE_END = re.compile(r"[.!](?= |$)")
+"""The end of a sentence, but not the point of a decimal number."""
 INSTRUCTION_TEMPERATURE = 0.5
 """Modules are sampled at 1, as the policy gradient requires. Instructions do not train the model, and small models ramble at 1."""
 
@@ -81,13 +84,15 @@ class Author:
     def generate(self, kind: Kind, prompt: Sequence[Message], seed: int, base: str | None = None) -> Generation:
         """Generate a module, whole or as edits of `base`. Failures of the endpoint and faults of answers become verdicts. Raises BudgetSpentError
         and OfflineMissError."""
-        conversation, verdicts, answer = tuple(prompt), list[Verdict](), None
+        conversation = asked = tuple(prompt)
+        verdicts, answer = list[Verdict](), None
         for attempt in range(self.repairs_max + 1):
             try:
-                answer = self._ask(kind, conversation, seed + attempt)
+                answer = self._ask(kind, asked, seed + attempt)
             except (EndpointUnreachableError, EndpointRefusedError) as error:
                 verdicts.append(self._endpoint_verdict(kind, attempt, error))
                 break
+            conversation = asked
             text, verdict = self._validate_answer(kind, answer, attempt, base)
             verdicts.append(verdict)
             if verdict.reason == "ok":
@@ -95,7 +100,7 @@ class Author:
             if attempt < self.repairs_max:
                 reply = {"role": "assistant", "content": answer.text[:4000] or "(empty)"}
                 errors, form = verdict.text[:ERRORS_CHARS_MAX], form_of(kind, self.form)
-                conversation = (*prompt, reply, repair_message(errors, form, edits=base is not None))
+                asked = (*prompt, reply, repair_message(errors, form, edits=base is not None))
         return Generation(None, tuple(verdicts), conversation, asdict(answer) if answer else None)
 
     def _ask(self, kind: Kind, conversation: Sequence[Message], seed: int) -> Answer:
@@ -159,8 +164,8 @@ def _instruction_of(answer: Answer) -> str:
     text = " ".join(answer.text.split()).removeprefix("Instruction:").removeprefix("Note:").strip(" '\"`*")
     if answer.finish != "length" and len(text) <= INSTRUCTION_CHARS_MAX:
         return text if text.endswith((".", "!")) or not text else f"{text}."
-    cut = text[:INSTRUCTION_CHARS_MAX]
-    return cut[: cut.rfind(".") + 1] or cut
+    ends = [match.end() for match in SENTENCE_END.finditer(text) if match.end() <= INSTRUCTION_CHARS_MAX]
+    return text[: ends[-1]] if ends else text[:INSTRUCTION_CHARS_MAX].rstrip(".!")
 
 
 def verdict_of(report: Report, model: str, attempt: int) -> Verdict:

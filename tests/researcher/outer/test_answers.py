@@ -97,6 +97,22 @@ def test_a_repair_is_asked_for_after_the_prompt_and_the_last_answer_alone() -> N
     ]  # fmt: skip
 
 
+def test_an_answer_whose_repair_is_refused_stays_with_its_prompt() -> None:
+    """The last answer was stored after the request for its repair, which contains it, and learnt from as its reply."""
+    prompt = [{"role": "user", "content": "Write a reward."}]
+    for replies, expected in (
+        ((completion("no"), (400, {}, "{}")), ("no", prompt)),
+        ((completion("no"), completion("nor"), (400, {}, "{}")), ("nor", None)),
+    ):
+        with fake_endpoint(*replies) as fake:
+            author = Author(Client(Endpoint(base_url=fake.url, model="fake")), "spec", 3, 100, True)
+            found = author.generate(Kind.REWARD, prompt, 5)
+        assert found.text is None and found.answer is not None and found.answer["text"] == expected[0]
+        assert list(found.conversation) == (expected[1] or fake.requests[1]["messages"])
+        last = found.verdicts[-1]
+        assert (last.stage, last.reason, last.attempt) == ("endpoint", "refused", len(replies) - 1)
+
+
 @pytest.mark.parametrize(
     ("answer", "finish", "text", "reason"),
     [
@@ -109,6 +125,10 @@ def test_a_repair_is_asked_for_after_the_prompt_and_the_last_answer_alone() -> N
         ("Punish waiting and reward pat", "length", None, "truncated"),
         ("x" * 300, "stop", "x" * 300 + ".", "ok"),
         ("Punish waiting. " + "x" * 300, "stop", "Punish waiting.", "ok"),
+        ("Trade now! Reward pat", "length", "Trade now!", "ok"),
+        ("Punish waiting. Use a weight of 0.5 for wha", "length", "Punish waiting.", "ok"),
+        ("Use a weight of 0.5 for wha", "length", None, "truncated"),
+        ("x" * 297 + " .5 and so on.", "stop", None, "truncated"),
     ],
 )
 def test_an_instruction_is_the_whole_sentences_of_an_answer(
