@@ -15,6 +15,7 @@ from serl.researcher.llm.errors import EndpointRefusedError
 from serl.researcher.llm.settings import Endpoint, Size
 from serl.researcher.modules.contracts import Form, Kind, form_of
 from serl.researcher.modules.example import example
+from serl.researcher.modules.specs import json_schema
 from serl.researcher.outer import run
 from serl.researcher.outer.author import Author
 from serl.researcher.outer.config import OuterConfig
@@ -92,9 +93,20 @@ def test_a_repair_is_asked_for_after_the_prompt_and_the_last_answer_alone() -> N
     assert third["messages"][:-1] == [*prompt, {"role": "assistant", "content": "(empty)"}]
     assert list(found.conversation) == third["messages"]
     assert found.text is None and found.answer is not None and found.answer["text"] == "still no"
-    assert [(one["seed"], one["temperature"], one["logprobs"]) for one in fake.requests] == [
-        (5, 0.7, True), (6, 0.7, True), (7, 0.7, True)
+    assert [(one["seed"], one["temperature"], one["logprobs"], one["max_tokens"]) for one in fake.requests] == [
+        (5, 0.7, True, 100), (6, 0.7, True, 100), (7, 0.7, True, 100)
     ]  # fmt: skip
+    assert all(one["response_format"]["json_schema"]["schema"] == json_schema(Kind.REWARD) for one in fake.requests)
+
+
+def test_many_errors_are_cut_in_the_request_for_a_repair() -> None:
+    """Prompts leave room for so many (`prompt_tokens`)."""
+    imports = "\n".join(f"import unknown_{number}" for number in range(60))
+    with fake_endpoint(fenced(f"{imports}\n{CODE}")) as fake:
+        author = Author(Client(Endpoint(base_url=fake.url, model="fake")), "code", 1, 100, False)
+        found = author.generate(Kind.REWARD, [{"role": "user", "content": "Write a reward."}], 5)
+    errors, asked = found.verdicts[0].text, fake.requests[1]["messages"][-1]["content"]
+    assert len(errors) > 1201 and errors[:1200] in asked and errors[:1201] not in asked
 
 
 def test_an_answer_whose_repair_is_refused_stays_with_its_prompt() -> None:
@@ -149,6 +161,7 @@ def test_a_repair_of_edits_asks_for_edits(base: str | None, again: str) -> None:
         author = Author(Client(Endpoint(base_url=fake.url, model="fake")), "code", 1, 100, False)
         found = author.generate(Kind.REWARD, [{"role": "user", "content": "Edit the reward."}], 5, base)
     assert found.text is None and again in fake.requests[1]["messages"][-1]["content"]
+    assert "response_format" not in fake.requests[0], "code has no schema"
 
 
 @pytest.mark.parametrize(("size", "context_tokens", "tokens"), [

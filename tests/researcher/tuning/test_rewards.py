@@ -32,6 +32,18 @@ def test_pairing_removes_what_orders_have_in_common() -> None:
     assert paired({"a": ()}, {"a": 2.0, "b": 4.0}) == {"a": (-1.0, 0.0), "b": (1.0, 0.0)}
 
 
+def test_pairing_by_hand() -> None:
+    """Of a and b on the same four orders; c worked other orders, and its score is compared with the mean of all."""
+    orders = {"a": (1.0, 2.0, 3.0, 6.0), "b": (1.0, 0.0, 1.0, 2.0), "c": (5.0, 5.0)}
+    found = paired(orders, {"a": 3.0, "b": 1.0, "c": 5.0})
+    half = np.array([0.0, 1.0, 1.0, 2.0])  # of a minus b
+    error = half.std(ddof=1) / 2
+    assert found == {"a": (1.0, pytest.approx(error)), "b": (-1.0, pytest.approx(error)), "c": (2.0, 0.0)}
+    assert paired({"a": (1.0,), "b": (3.0,)}, {"a": 1.0, "b": 3.0}) == {"a": (-1.0, 0.0), "b": (1.0, 0.0)}, (
+        "one order has no error"
+    )
+
+
 def test_the_surrogate_is_nearer_to_the_truth_than_the_measurement() -> None:
     errors = []
     for seed in range(5):
@@ -77,9 +89,30 @@ def test_scores_that_are_equal_within_their_noise_reward_nothing(denoise: bool) 
     assert np.sqrt(np.mean(rewards(exact, False, 3.0).advantage ** 2)) > 0.9
 
 
+def test_rewards_by_hand() -> None:
+    """A quarter of the variance of the scores, 4, is noise, so they shrink by a quarter towards their mean."""
+    found = rewards([Measurement(value, 1.0) for value in (0.0, 2.0, 4.0)], True, 3.0)
+    assert found.value_bps == pytest.approx([0.5, 2.0, 3.5]) and found.noise_bps == pytest.approx(1)
+    assert found.spread_bps == pytest.approx(np.sqrt(1.5)) and found.advantage == pytest.approx(
+        np.sqrt([1.5, 0, 1.5]) * [-1, 0, 1]
+    )
+    same = rewards([Measurement(7.0, 0.0)] * 3, True, 3.0)
+    assert same.advantage.tolist() == [0, 0, 0] and same.spread_bps == 0
+
+
+def test_a_group_with_code_is_not_smoothed() -> None:
+    features, _, measured = additive(8, 1.0)
+    rows = [Measurement(value, 0.5, one) for value, one in zip(measured, features, strict=True)]
+    with_code = [*rows[:7], Measurement(measured[7], 0.5)]
+    assert rewards(with_code, True, 3.0).value_bps.tolist() == rewards(with_code, False, 3.0).value_bps.tolist()
+    assert rewards(rows, True, 3.0).value_bps.tolist() != rewards(rows, False, 3.0).value_bps.tolist()
+
+
 def test_advantages_are_limited() -> None:
     measured = [Measurement(value, 0.0) for value in (0.0,) * 50 + (9.0,)]
     assert rewards(measured, False, 3.0).advantage.max() == 3.0
+    worse = [Measurement(-one.value_bps, 0.0) for one in measured]
+    assert rewards(worse, False, 3.0).advantage.min() == -3.0
 
 
 def test_features_are_the_choices() -> None:
@@ -88,3 +121,4 @@ def test_features_are_the_choices() -> None:
     assert found["reward.terms.length=2"] == 1.0
     assert found["reward.terms[].when=a"] == 2.0
     assert found["reward.terms[].w#"] < 0
+    assert features_of({"a": '{"x": true}'}) == {"a.x=True": 1.0}, "a choice, not a number"
