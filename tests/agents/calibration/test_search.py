@@ -29,14 +29,19 @@ def test_every_free_parameter_is_searched_and_starts_within_its_range() -> None:
 
 def test_the_first_trials_are_near_the_defaults(tmp_path: Path) -> None:
     trials: list[Trial] = []
-    search(valley, tmp_path / "near", trials=12, seed=5, resume=False, settings={}, on_trial=trials.append)
+    best = search(valley, tmp_path / "near", trials=12, seed=5, resume=False, settings={}, on_trial=trials.append)
     steps = [
         (getattr(trial.free, name) - getattr(FreeParameters(), name)) / (high - low)
         for trial in trials
         for name, (low, high) in RANGES.items()
     ]
+    assert best == min(trials, key=lambda trial: trial.loss) and [one.number for one in trials] == list(range(1, 13))
     assert not any(steps[: len(RANGES)]) and 0.05 < np.std(steps) < 0.2
     assert all(low <= getattr(trial.free, name) <= high for trial in trials for name, (low, high) in RANGES.items())
+    assert len({trial.free for trial in trials}) == 12
+    for number, trial in enumerate(trials):
+        own = steps[number * len(RANGES) : (number + 1) * len(RANGES)]
+        assert trial.loss == pytest.approx(valley(trial.free)[0] + 0.01 * np.mean(np.square(own)) / 0.15**2)
 
 
 @pytest.mark.long
