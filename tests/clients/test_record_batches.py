@@ -1,5 +1,6 @@
 """The journal of an exchange is copied in batches: the day file does not depend on their size."""
 
+import threading
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
@@ -10,10 +11,14 @@ import pytest
 
 from serl.clients.blocking import connect
 from serl.clients.errors import Rejected
+from serl.clients.record_accounts import accounts_recorder
+from serl.clients.replay_news import publish
+from serl.exchange.news import News
 from serl.exchange.records import COMMAND, CommandKind, TimeInForce
 from serl.exchange.request import request_socket
 from serl.exchange.wire import Kind
 from serl.history.accounts import verify_accounts
+from serl.history.day import day_writer, read_day
 from tests.clients.test_record_accounts import record
 from tests.server_fixture import Served, start_exchange
 
@@ -61,3 +66,35 @@ def test_batches_of_any_size_make_the_same_file(size: int, tmp_path: Path) -> No
     assert (reference.first_time_ns, reference.last_time_ns) == (times[0], times[-1])
     assert reference.source_rows == len(commands)
     assert [(one.name, one.tick_size, one.lot_size) for one in reference.symbols] == [("AMZN", "0.05", "10")]
+
+
+def test_an_exchange_that_stops_leaves_a_whole_file(tmp_path: Path) -> None:
+    """Participants are numbered after the exchange, also one that has sent no command; news of each symbol is kept."""
+    path, news = (
+        tmp_path / "day.parquet",
+        [News(0, 0, 1, symbol, "Of note", "", None, "") for symbol in ("AMZN", "GOOG", "")],
+    )
+    with (
+        start_exchange() as exchange,
+        day_writer(path, accounts=True) as writer,
+        accounts_recorder(exchange.endpoint, writer) as recorder,
+    ):
+        for number, who in enumerate(("alice", "bob"), 1):
+            with connect(exchange.endpoint, who) as client:
+                client.buy("GOOG", number, 1000)
+        with request_socket(exchange.endpoint, "admin") as ask:
+            published = [publish(ask, "", message) for message in news]
+        while recorder.copy_batch():
+            pass
+        recorder.copy_news()
+        exchange.kill()
+        assert recorder.run(threading.Event(), lambda _: None) == "the exchange stopped"
+        recorder.finish()
+    day = read_day(path, accounts=True)
+    names = [day.reference.participants[number] for number in day.commands["participant"]]
+    assert list(zip(names, day.commands["qty_lots"].tolist(), strict=True)) == [("alice", 1), ("bob", 2)]
+    assert [(one.symbol, one.sequence) for one in day.news] == [("AMZN", 1), ("GOOG", 2), ("", 3)]
+    midnight_ns = int(datetime.fromisoformat(f"{day.reference.date}T00:00Z").timestamp()) * 10**9
+    assert [one.time_ns for one in day.news] == [one.time_ns - midnight_ns for one in published]
+    recorded, replayed = verify_accounts(day)
+    assert recorded == replayed

@@ -56,10 +56,33 @@ def test_a_market_that_pays_who_waits_ranks_them_otherwise() -> None:
     assert not found.differences[0].low <= 0 <= found.differences[0].high
 
 
+def test_differences_by_hand() -> None:
+    """The population is 1 bp dearer for all but the last policy, for which it is 1 bp cheaper."""
+    pa_bps = np.tile(np.linspace(-5, 1, COUNT)[:, None], 40)
+    change = np.append(np.full(COUNT - 1, -1.0), 1.0)
+    real = Advantages(pa_bps, np.repeat(np.arange(20), 2), "blocks")
+    found = compare(real, dataclasses.replace(real, pa_bps=pa_bps + change[:, None]))
+    expected = change - change.mean()
+    assert [one.value for one in found.differences] == pytest.approx(expected)
+    for bound in ("low", "high"):
+        assert [getattr(one, bound) for one in found.differences] == pytest.approx(expected)
+    assert [one.value for one in found.population] == pytest.approx(pa_bps[:, 0] + change)
+    assert found.largest_difference_bps == pytest.approx(expected[-1])
+
+
 def test_orders_in_windows_without_trades_are_left_out() -> None:
-    one = advantages(np.zeros(COUNT), 3)
+    one = advantages(np.full(COUNT, 7.0), 3)
     one.pa_bps[:, :4] = np.nan
     assert np.isfinite(one.draws(1)).all() and np.isfinite(one.means).all()
+    assert one.draws(1).mean(axis=0) == pytest.approx(one.means, abs=0.1), "they are not counted as 0 either"
+
+
+def test_the_draws_of_the_two_markets_are_independent() -> None:
+    """The same draws in both would cancel in their difference, whose interval would then have no width."""
+    one = advantages(np.zeros(COUNT), 3)
+    one.pa_bps[0] = np.where(one.clusters < 10, 5.0, -5.0)
+    found = compare(one, one).differences[0]
+    assert found.value == 0 and found.high - found.low > 2
 
 
 def test_hours_that_are_too_short_are_named_in_times_of_day() -> None:
