@@ -15,6 +15,7 @@ from serl.clients.blocking import connect
 from serl.clients.news_sender import NewsSender
 from serl.clients.record import Recorder
 from serl.clients.record_accounts import accounts_recorder
+from serl.clients.record_news import of_day
 from serl.clients.replay_accounts import create_replayer
 from serl.exchange.news import News, NewsKind
 from serl.exchange.records import COMMAND, CommandKind, Side, TimeInForce
@@ -81,6 +82,18 @@ def create_and_run(day: Day, endpoint: str, speed: float | None) -> None:
     replayer.run(lambda _: None)
     assert replayer.news.published == len(day.news)
     replayer.close()
+
+
+def test_the_news_of_a_day_by_hand() -> None:
+    """Of a journal that began before midnight, and of the symbols that are recorded."""
+    midnight_ns = 10**15
+    times = (-1, 0, 5, 6, 7)
+    symbols = ("AMZN", "AMZN", "", "GOOG", "MSFT")
+    published = [
+        story(midnight_ns + time_ns, "x", symbol=symbol) for time_ns, symbol in zip(times, symbols, strict=True)
+    ]
+    found = of_day(published, midnight_ns, ("AMZN", "GOOG"))
+    assert found == [story(0, "x", symbol="AMZN"), story(5, "x"), story(6, "x", symbol="GOOG")]
 
 
 def test_a_day_file_has_news_and_one_without_is_as_before(tmp_path: Path) -> None:

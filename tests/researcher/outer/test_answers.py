@@ -107,6 +107,14 @@ def test_many_errors_are_cut_in_the_request_for_a_repair() -> None:
         found = author.generate(Kind.REWARD, [{"role": "user", "content": "Write a reward."}], 5)
     errors, asked = found.verdicts[0].text, fake.requests[1]["messages"][-1]["content"]
     assert len(errors) > 1201 and errors[:1200] in asked and errors[:1201] not in asked
+    assert [one.attempt for one in found.verdicts] == [0, 1]
+
+
+def test_a_whole_module_is_taken_in_place_of_edits() -> None:
+    with fake_endpoint(fenced(f"import unknown\n{CODE}")) as fake:
+        author = Author(Client(Endpoint(base_url=fake.url, model="fake")), "code", 0, 100, False)
+        found = author.generate(Kind.REWARD, [{"role": "user", "content": "Edit the reward."}], 5, CODE)
+    assert [(one.stage, one.reason) for one in found.verdicts] == [("static check", "import")]
 
 
 def test_an_answer_whose_repair_is_refused_stays_with_its_prompt() -> None:
@@ -140,7 +148,7 @@ def test_an_answer_whose_repair_is_refused_stays_with_its_prompt() -> None:
         ("Trade now! Reward pat", "length", "Trade now!", "ok"),
         ("Punish waiting. Use a weight of 0.5 for wha", "length", "Punish waiting.", "ok"),
         ("Use a weight of 0.5 for wha", "length", None, "truncated"),
-        ("x" * 297 + " .5 and so on.", "stop", None, "truncated"),
+        ("x" * 298 + " .5 and so on.", "stop", None, "truncated"),
     ],
 )
 def test_an_instruction_is_the_whole_sentences_of_an_answer(
@@ -149,8 +157,8 @@ def test_an_instruction_is_the_whole_sentences_of_an_answer(
     with fake_endpoint(completion(answer, finish)) as fake:
         author = Author(Client(Endpoint(base_url=fake.url, model="fake")), "spec", 0, 1000, False)
         prompt = [{"role": "user", "content": "Advise."}]
-        found, verdict = author.generate_sentence("instruction", Kind.REWARD, prompt, 7, {"Reward patience."})
-    assert (found, verdict.reason) == (text, reason)
+        found, verdict = author.generate_sentence("note", Kind.REWARD, prompt, 7, {"Reward patience."})
+    assert (found, verdict.stage, verdict.reason, verdict.text) == (text, "note", reason, answer)
     assert [fake.requests[0][name] for name in ("seed", "temperature", "max_tokens")] == [7, 0.5, 100]
 
 
