@@ -11,8 +11,8 @@ pytest.importorskip("openai", reason="the extra `researcher` is not installed")
 
 from serl.researcher.candidates import Candidate, Result
 from serl.researcher.llm.client import Client
-from serl.researcher.llm.errors import EndpointRefusedError
-from serl.researcher.llm.settings import Endpoint, Size
+from serl.researcher.llm.errors import BudgetSpentError, EndpointRefusedError
+from serl.researcher.llm.settings import BudgetConfig, Endpoint, Size
 from serl.researcher.modules.contracts import Form, Kind, form_of
 from serl.researcher.modules.example import example
 from serl.researcher.modules.specs import json_schema
@@ -108,6 +108,22 @@ def test_many_errors_are_cut_in_the_request_for_a_repair() -> None:
     errors, asked = found.verdicts[0].text, fake.requests[1]["messages"][-1]["content"]
     assert len(errors) > 1201 and errors[:1200] in asked and errors[:1201] not in asked
     assert [one.attempt for one in found.verdicts] == [0, 1]
+
+
+def test_another_endpoint_has_the_same_record_and_budget(tmp_path: Path) -> None:
+    """A budget that began anew with each update of the weights would limit nothing."""
+    prompt = [{"role": "user", "content": "Advise."}]
+    with fake_endpoint(completion("Punish waiting.", prompt=50, tokens=10)) as fake:
+        first = Endpoint(base_url=fake.url, model="fake")
+        author = Author(Client(first, BudgetConfig(tokens_max=150), tmp_path / "calls.jsonl"), "spec", 0, 100, False)
+        author.generate_sentence("note", None, prompt, 1, set())
+        author.use_endpoint(first.model_copy(update={"model": "fake+tuned"}))
+        assert (author.model, author.name) == ("fake+tuned", "fake")
+        with pytest.raises(BudgetSpentError):
+            author.generate_sentence("note", None, prompt, 2, set())
+        author.use_endpoint(first)
+        assert author.generate_sentence("note", None, prompt, 1, set())[0] == "Punish waiting."
+    assert [one["model"] for one in fake.requests] == ["fake"], "the first call is in the record"
 
 
 def test_a_whole_module_is_taken_in_place_of_edits() -> None:
