@@ -176,6 +176,10 @@ def test_days_that_do_not_fit_together_are_refused(folder: Path, tmp_path: Path)
         match=r"a\.day: expected messages in all of 09:50:00-10:20:00, got some in 09:50:00-09:59:\d\d only",
     ):
         run(first, "-o", output, *SHORT_OPTIONS, "--score", "09:50-10:20")
+    with pytest.raises(
+        CalibrationError, match=r"a\.day: expected messages in all of 09:40:00-10:10:00, got some in 09:40"
+    ):
+        run(first, "-o", output, *SHORT_OPTIONS, "--train", "09:40-10:10", "--score", "09:31-09:39")
     with pytest.raises(RealismError, match=r"touch\.day: levels: expected at most the 1 that the day shows, got 5"):
         run(alone, "-o", output, *SHORT_OPTIONS, "--levels", "5")
     assert not list(tmp_path.glob("out*"))
