@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -112,7 +113,7 @@ def test_each_moment_has_its_weight(real: TrainingMoments, target: CostTarget) -
     missing = facts_missing(window_of(3).facts)
     base, mean_l1 = loss(poisson(), [3], real, target)
     assert mean_l1 == 0 and base == pytest.approx(0.01 * missing + target.penalty(poisson(), [3]))
-    for change, expected in (
+    changes: list[tuple[dict[str, Any], float]] = [
         ({"trades": real.trades * math.e}, 0.05),
         ({"trades": real.trades / math.e}, 0.05),
         ({"messages": real.messages / math.e}, 0.05),
@@ -120,7 +121,8 @@ def test_each_moment_has_its_weight(real: TrainingMoments, target: CostTarget) -
         ({"volatilities": real.volatilities / math.e}, 0.05),
         ({"responses": real.responses * 2}, 0.25 / 2),
         ({"responses": real.responses / 10}, 0.25 * 2),
-    ):
+    ]
+    for change, expected in changes:
         found = loss(poisson(), [3], real._replace(**change), target)
         assert found == (pytest.approx(base + expected), 0), change
     expected = compare(window_of(3).tape, window_of(4).tape, bootstraps=0, seed=1).summary()["l1"]["mean"].value

@@ -45,6 +45,7 @@ def test_a_market_that_is_dearer_for_all_policies_ranks_them_alike() -> None:
     found = compare(advantages(means, 1), advantages(means - 3, 2))
     assert found.correlation.value == pytest.approx(1) and found.correlation.low > 0.9
     assert found.largest_difference_bps < 0.2
+    assert max(one.high - one.low for one in found.differences) < 0.3, "what all policies have in common is no noise"
     assert sum(one.low <= 0 <= one.high for one in found.differences) >= COUNT - 2
     np.testing.assert_allclose([one.value for one in found.day], means, atol=1.5)
 

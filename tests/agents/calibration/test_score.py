@@ -80,9 +80,11 @@ def test_the_ceiling_has_a_value_for_each_training_day(windows: list[Window]) ->
 
 def test_the_mean_over_days_is_seed_by_seed() -> None:
     def scores(first: float) -> HeldOutScores:
-        samples = [SeedSample(np.array([number + first, number + first + 4.0])) for number in range(6)]
+        l1, wasserstein, facts, signs, one, sided = (
+            SeedSample(np.array([number + first, number + first + 4.0])) for number in range(6)
+        )
         named = {"a": SeedSample(np.array([first, math.nan]))}
-        return HeldOutScores(*samples[:4], {"b": samples[4]}, named, samples[5], samples[0], [int(first), 7])
+        return HeldOutScores(l1, wasserstein, facts, signs, {"b": one}, named, sided, l1, [int(first), 7])
 
     found = mean_scores([scores(10.0), scores(20.0)])
     names = ("mean_l1", "mean_wasserstein", "facts_shared", "signs_shared")
