@@ -104,8 +104,9 @@ def test_time_with_one_side_and_gaps() -> None:
     found = verdict(reference(2), lambda: [together])
     assert found.one_sided_share == pytest.approx((10 + 40) / 140) and found.empty_share == found.crossed_share == 0
     assert (found.gaps, found.longest_gap_s, found.rows) == (0, 50.0, 7)
-    later = orders((0, Side.BUY, 5, 100), (61, Side.SELL, 5, 101))
-    assert verdict(reference(), lambda: [later]).gaps == 1
+    for second, gaps in ((60, 0), (61, 1)):
+        later = orders((0, Side.BUY, 5, 100), (second, Side.SELL, 5, 101))
+        assert verdict(reference(), lambda later=later: [later]).gaps == gaps
 
 
 def test_time_without_orders_and_crossed() -> None:

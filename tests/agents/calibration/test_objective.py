@@ -15,6 +15,7 @@ from serl.agents.calibration.costs import (
     day_orders,
     pooled_orders,
     population_costs,
+    worked,
 )
 from serl.agents.calibration.objective import (
     COST_SEEDS,
@@ -30,7 +31,10 @@ from serl.agents.calibration.objective import (
     responses,
     simulated_window,
 )
+from serl.agents.execution.environment.dynamic import DynamicMarket
+from serl.agents.execution.policies.schedules import Twap
 from serl.agents.learning.evaluation import Estimate as Cost
+from serl.agents.learning.evaluation import Hold
 from serl.agents.realism.benchmark import compare
 from serl.agents.realism.distances import Estimate
 from serl.agents.realism.facts import FACTS, Facts
@@ -156,6 +160,17 @@ def test_the_loss_is_the_mean_over_seeds_and_the_costs(real: TrainingMoments, ta
     found = loss(poisson(), SEEDS, real, target)
     assert found == pytest.approx((np.mean(alone), np.mean([one[1] for one in each])))
     assert loss(without_trades(), SEEDS, real, target) == (UNUSABLE_LOSS, 1.0), "no costs are measured"
+
+
+def test_policies_are_compared_with_a_market_without_us_and_a_twap(target: CostTarget) -> None:
+    """Holding has no impact, and what it pays less is its distance from a TWAP."""
+    episodes = target.orders.sample(SEEDS)
+    market = DynamicMarket(poisson(), len(episodes))
+    held, sliced = worked(market, episodes, {"hold": Hold(), "twap": Twap()}).values()
+    market.close()
+    assert not held["impact"].any() and sliced["impact"].any()
+    assert held["pa"] - held["pa_twap"] == pytest.approx(sliced["pa"] - sliced["pa_twap"], abs=1e-4)
+    assert np.abs(sliced["pa_twap"]).mean() < np.abs(held["pa"] - sliced["pa"]).mean()
 
 
 def shifted(costs: ExecutionCosts, *bps: float) -> ExecutionCosts:
