@@ -11,7 +11,7 @@ from serl.researcher.outer.ablations import read_ablations
 from serl.researcher.outer.config import OuterConfig
 from serl.researcher.outer.database import BEST, Database, modules_of, parents_of
 from serl.researcher.outer.figures import iterations, paired_of
-from serl.researcher.outer.final import score_test
+from serl.researcher.outer.final import final_line, score_test
 from serl.researcher.outer.loop import converged
 from serl.researcher.outer.operator_table import operator_table
 from serl.researcher.outer.run import open_run
@@ -150,6 +150,12 @@ def status_text(database: Database, config: OuterConfig) -> str:
     for share in found["valid"]:
         lines.append(
             f"{share['model']}: {share['valid']:.0%} of {share['modules']} modules valid, {share['valid_at_once']:.0%} valid at the first attempt"
+        )
+    if found["test"] is not None:
+        lines.append(f"test part: {final_line(found['test'])}")
+    elif opened := database.fact("test_opened"):
+        lines.append(
+            f"test part: opened on {opened['time']}, not scored yet; `serl researcher report {database.folder} --final` goes on"
         )
     return "\n".join(lines)
 
