@@ -1,12 +1,12 @@
 """Applies CoinAPI's updates of levels (Level 2), where the exchange shows no orders. Rows with the same time are one message."""
 
 from serl.history.coinapi_rows import ADD, DELETE, MATCH, SET, Row, Steps
-from serl.history.level_book import Level, LevelWriter
+from serl.history.level_book import TRADE_COUNTS, Level, LevelWriter
 from serl.history.order_writer import OPENING_ROW, InvalidOrder, require_raisable, require_tradable
 from serl.history.source import Sink
 from serl.history.stream_book import COUNT_NAMES as BOOK_COUNT_NAMES
 
-COUNT_NAMES = ("levels", "levels_crossed", "trades", "trades_unfilled", "sizes_beyond_open", "times_raised")
+COUNT_NAMES = ("levels", "levels_crossed", *TRADE_COUNTS, "sizes_beyond_open", "times_raised")
 
 
 class CoinApiLevels:
@@ -92,8 +92,7 @@ class CoinApiLevels:
         self._set_levels()
         lots = self.steps.lots(row.size_units)
         require_tradable(ticks, lots)
-        self._counts["trades"] += 1
-        self._counts["trades_unfilled"] += self._writer.trade(row.side, ticks, lots) > 0
+        self._writer.trade(self._counts, row.side, ticks, lots)
 
     def _set_levels(self) -> None:
         """Sets the market's levels to those of a message. Levels of the other side that these lock or cross are out of date, and are removed."""

@@ -10,6 +10,7 @@ LABELS = {
     "halted_orders": "orders dropped during halts",
     "refresh_adds": "levels with more lots as they came into view",
     "refresh_cuts": "levels with fewer lots as they came into view",
+    "lots_unfilled": "lots of trades without a counterparty",
     "unexplained": "level changes without a message",
     "missing_lots": "lots to remove that the level did not have",
 }

@@ -13,7 +13,7 @@ from serl.exchange.records import Side
 from serl.history.day import Reference, SymbolReference
 from serl.history.depth_lines import Diff, Line, Snapshot, Trade, Units, parse_message, read_lines
 from serl.history.errors import DepthError
-from serl.history.level_book import LevelWriter, SourceBook
+from serl.history.level_book import TRADE_COUNTS, LevelWriter, SourceBook
 from serl.history.source import DEFAULTS, Options, Sink, source_file
 from serl.history.stream_book import BUY, SELL
 
@@ -32,7 +32,7 @@ class _Reader:
         self.midnight_ns = self.last_ns = 0
         self.symbol = ""
         self.counts = dict.fromkeys(
-            ("opening_orders", "diffs", "diffs_before_snapshot", "trades", "trades_unfilled", "other_messages"), 0
+            ("opening_orders", "diffs", "diffs_before_snapshot", *TRADE_COUNTS, "other_messages"), 0
         )
         self._early: list[Line] = []
         self._trade_stream = ""
@@ -120,8 +120,7 @@ class _Reader:
         if lots == 0:
             raise ValueError(f"expected a size above 0, got {trade.size}")
         self._set_stamp(line, line.number - 1)
-        self.counts["trades"] += 1
-        self.counts["trades_unfilled"] += self.writer.trade(BUY if trade.buyer_rests else SELL, ticks, lots) > 0
+        self.writer.trade(self.counts, BUY if trade.buyer_rests else SELL, ticks, lots)
 
     def finish(self) -> None:
         """Flushes the book. Raises `DepthError` if there was no snapshot."""

@@ -13,6 +13,8 @@ from serl.history.stream_commands import halt, print_trade, resume, send_ioc, se
 
 Level = tuple[int, int, int]
 """(side, price_ticks, qty_lots)."""
+TRADE_COUNTS = ("trades", "trades_unfilled", "lots_traded", "lots_unfilled")
+"""Counts of `LevelWriter.trade`: trades of the source, those that found too few lots in its levels, and the lots of both."""
 
 
 class SourceBook:
@@ -110,13 +112,14 @@ class LevelWriter:
             (side, price) for side, worst in self._traded.items() for price in self.source.prices_up_to(side, worst)
         ]
 
-    def trade(self, resting: int, price_ticks: int, lots: int) -> int:
-        """Sends an IOC order that takes lots from the resting side; returns the unfilled lots."""
+    def trade(self, counts: dict[str, int], resting: int, price_ticks: int, lots: int) -> None:
+        """Sends an IOC order that takes lots from the resting side, and counts it in TRADE_COUNTS."""
         self._make_room()
         unfilled = int(send_ioc(self.book, 0, 1 - resting, price_ticks, lots))
         worst = self._traded.get(resting, price_ticks)
         self._traded[resting] = min(worst, price_ticks) if resting == BUY else max(worst, price_ticks)
-        return unfilled
+        for name, value in zip(TRADE_COUNTS, (1, unfilled > 0, lots, unfilled), strict=True):
+            counts[name] += value
 
     def print(self, side: int, price_ticks: int, lots: int) -> None:
         """Prints a trade outside the displayed book; side: that of the resting order."""

@@ -15,7 +15,7 @@ import numpy as np
 from serl.history.day import Reference, SymbolReference
 from serl.history.decompress import read_head
 from serl.history.errors import TardisError
-from serl.history.level_book import Level, LevelWriter
+from serl.history.level_book import TRADE_COUNTS, Level, LevelWriter
 from serl.history.source import DEFAULTS, Options, Sink, source_file
 from serl.history.stream_book import BUY, SELL
 from serl.history.tardis_rows import TRADES_HEADER, Rows, read_rows, tick_size_of
@@ -82,7 +82,7 @@ class _Reader:
         self.writer = LevelWriter(sink)
         self.midnight_us = self.last_us = self.row = 0
         self.counts = dict.fromkeys(
-            ("opening_orders", "updates", "snapshots", "levels_crossed", "trades", "trades_unfilled", "trades_of_unknown_side"), 0
+            ("opening_orders", "updates", "snapshots", "levels_crossed", *TRADE_COUNTS, "trades_of_unknown_side"), 0
         )  # fmt: skip
         self._in_snapshot = False
 
@@ -129,9 +129,8 @@ class _Reader:
         if trade.resting < 0:
             self.counts["trades_of_unknown_side"] += 1
             return
-        self.counts["trades"] += 1
         self._stamp(self.row, trade.local_us)
-        self.counts["trades_unfilled"] += self.writer.trade(trade.resting, trade.price_ticks, trade.lots) > 0
+        self.writer.trade(self.counts, trade.resting, trade.price_ticks, trade.lots)
 
 
 def _trades_path(path: Path) -> Path | None:

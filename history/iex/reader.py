@@ -28,7 +28,7 @@ from serl.history.iex.packets import (
     scan_pcap,
     scan_pcapng,
 )  # fmt: skip
-from serl.history.level_book import Level, LevelWriter
+from serl.history.level_book import TRADE_COUNTS, Level, LevelWriter
 from serl.history.source import DEFAULTS, Options, Sink, source_file, units_of
 from serl.history.stream_book import BUY, SELL
 
@@ -116,9 +116,7 @@ class _Reader:
         self.path, self._units = path, tick_units
         self.writer = LevelWriter(sink)
         self.midnight_ns = self.last_ns = self.row = 0
-        self.counts = dict.fromkeys(
-            ("levels", "levels_crossed", "trades", "trades_unfilled", "prints", "prints_rounded", "halts"), 0
-        )
+        self.counts = dict.fromkeys(("levels", "levels_crossed", *TRADE_COUNTS, "prints", "prints_rounded", "halts"), 0)
         self._pending: list[Level] = []
         self._halted = False
         self._halts: set[int] = set()
@@ -174,8 +172,7 @@ class _Reader:
         if resting < 0 or between or self._halted:
             self._print(price_units, shares)
             return
-        self.counts["trades"] += 1
-        self.counts["trades_unfilled"] += self.writer.trade(resting, price_ticks, shares) > 0
+        self.writer.trade(self.counts, resting, price_ticks, shares)
 
     def _print(self, price_units: int, shares: int) -> None:
         ticks = round(Decimal(price_units) / self._units)  # half to even, as for LOBSTER

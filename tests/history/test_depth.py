@@ -10,6 +10,7 @@ from serl.history.day import Day
 from serl.history.depth import depth_view
 from serl.history.errors import DepthError
 from serl.history.importing import import_day
+from serl.history.level_book import TRADE_COUNTS
 from serl.history.source import Options
 from serl.history.verify import verify
 from tests.history.sample import commands_of_row
@@ -73,7 +74,7 @@ def test_trades_take_and_the_next_diff_sets_right(tmp_path: Path) -> None:
     )
     assert commands_of_row(day, 1) == [("NEW", 0, 1, 6, 99)] and commands_of_row(day, 2) == [("NEW", 0, 0, 4, 105)]
     assert commands_of_row(day, 3) == [("NEW", 0, 0, 3, 100), ("NEW", 0, 0, 1, 99), ("NEW", 0, 1, 3, 101)]
-    assert (day.reference.counts["trades"], day.reference.counts["trades_unfilled"]) == (2, 1)
+    assert [day.reference.counts[name] for name in TRADE_COUNTS] == [2, 1, 10, 1], "four were bought, three offered"
 
 
 @pytest.mark.parametrize("buyer_rests", [True, False])
