@@ -112,7 +112,7 @@ def day_orders(day: Day, start_ns: int, end_ns: int, pairs: int) -> ParentOrders
     """Orders in hours of a day with one symbol, sized by its mean volume in them."""
     start_ns, end_ns = max(start_ns, day.reference.first_time_ns), min(end_ns, day.reference.last_time_ns)
     volume = volume_lots_per_s(recorded_trades(day)[:-1], start_ns, end_ns)
-    return ParentOrders(start_ns, end_ns, volume, pairs, lot_multiple(day))
+    return ParentOrders(start_ns, end_ns, volume, pairs, lot_multiple(day.commands))
 
 
 def pooled_orders(days: Sequence[Day], start_ns: int, end_ns: int, pairs: int) -> ParentOrders:

@@ -154,7 +154,7 @@ def book_dataset(path: Path, day: Day) -> Dataset:
     symbol, date = day.reference.symbols[0].name, day.reference.date
     parts = {
         name: Part(
-            (Hours(0, start, min(end, last_ns // SECOND_NS * SECOND_NS), volume, lot_multiple(day)),),
+            (Hours(0, start, min(end, last_ns // SECOND_NS * SECOND_NS), volume, lot_multiple(day.commands)),),
             (symbol,),
             (date,),
         )

@@ -68,8 +68,3 @@ class ParentOrder:
 def twap_targets(qty_lots: int, slices: int, lot_multiple: int = 1) -> list[int]:
     """Cumulative quantity after each of `slices` equal slices, in whole multiples, rounded down; the last is qty_lots, which must be a multiple."""
     return [qty_lots * (index + 1) // slices // lot_multiple * lot_multiple for index in range(slices)]
-
-
-def nearest_multiple(lots: float, lot_multiple: int) -> int:
-    """The nearest quantity that an order can have: at least one multiple."""
-    return max(1, round(lots / lot_multiple)) * lot_multiple

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from serl.agents.execution.answering.model import NONE, AnsweringDay, answering_day
-from serl.agents.execution.environment.hours import lot_multiple_of
-from serl.agents.execution.order import ParentOrder, nearest_multiple, twap_targets
+from serl.agents.execution.environment.hours import lot_multiple
+from serl.agents.execution.environment.windows import nearest_multiples
+from serl.agents.execution.order import ParentOrder, twap_targets
 from serl.agents.impact.answering import execute_answering
 from serl.agents.impact.errors import ImpactError
 from serl.agents.realism.errors import EmptyWindow, NoTrades, NoTwoSidedBook
@@ -136,9 +137,11 @@ def _mid_path(commands: Rows, touch: Ints, traded: Ints) -> MidPath:
     return MidPath(commands["time_ns"].copy(), mid, traded, commands["participant"] == EXECUTOR)
 
 
-def execute_parent(commands: Rows, order: ParentOrder, answering: AnsweringDay | None = None) -> tuple[MidPath, int]:
+def execute_parent(
+    commands: Rows, order: ParentOrder, lot_multiple: int, answering: AnsweringDay | None = None
+) -> tuple[MidPath, int]:
     """Executes a TWAP among history's commands, on a day that gives way if `answering` is given. Returns the mid's path and the lots filled."""
-    merged = insert_twap(commands, order)
+    merged = insert_twap(commands, order, lot_multiple)
     if answering is None:
         path, market = execute_commands(merged)
         return path, abs(market.account(EXECUTOR).position_lots)
@@ -146,13 +149,11 @@ def execute_parent(commands: Rows, order: ParentOrder, answering: AnsweringDay |
     return _mid_path(merged, touch, traded), filled_lots
 
 
-def insert_twap(commands: Rows, order: ParentOrder) -> Rows:
-    """Adds equal market orders of ours to history's commands: one at the start of every interval, ahead of history's commands.
-
-    They are whole multiples of the day's lot; the order's quantity must be one.
-    """
+def insert_twap(commands: Rows, order: ParentOrder, lot_multiple: int) -> Rows:
+    """Adds equal market orders of ours to history's commands: one at the start of every interval, ahead of history's commands. They are whole
+    multiples; the order's quantity must be one."""
     times = np.array(order.slice_times_ns, np.int64)
-    targets = np.array(twap_targets(order.qty_lots, len(times), lot_multiple_of(commands)), np.int64)
+    targets = np.array(twap_targets(order.qty_lots, len(times), lot_multiple), np.int64)
     qty = np.diff(targets, prepend=0)
     children = np.repeat(
         command(
@@ -197,11 +198,11 @@ def replay_impact(
         raise NoTwoSidedBook(
             f"{_window_name(name, start_ns, end_ns)}: expected a bid and an ask before the window, got none; give a later window"
         )
-    orders, multiple = [], lot_multiple_of(commands)
+    orders, multiple = [], lot_multiple(commands)
     for share in qty_shares:
-        qty_lots = nearest_multiple(share * lots, multiple)
+        qty_lots = int(nearest_multiples(share * lots, multiple))
         parent = ParentOrder(name, side, qty_lots, start_ns, end_ns, interval_ns)
-        path, filled = execute_parent(commands, parent, answering)
+        path, filled = execute_parent(commands, parent, multiple, answering)
         signed = -parent.sign * (path.mid_before(grid) - base)
         end = int(np.searchsorted(grid, end_ns, side="right")) - 1
         after = path.time_ns[path.is_own][:, np.newaxis] + lags + 1

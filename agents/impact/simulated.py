@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from serl.agents.execution.order import nearest_multiple
+from serl.agents.execution.environment.windows import nearest_multiples
 from serl.agents.impact.errors import ImpactError
 from serl.agents.realism.scores import last_before
 from serl.agents.realism.square_root_law import ImpactLaw, fit_impact_law
@@ -112,7 +112,7 @@ def measure_simulated_impact(
     runs = []
     for seed in seeds:
         for share in shares:
-            lots = nearest_multiple(share * day_lots, population.market.lot_multiple)
+            lots = int(nearest_multiples(share * day_lots, population.market.lot_multiple))
             runs.append(_run(population, without[seed], seed, share, lots, pov, duration_s))
             on_market()
     law = fit_impact_law(

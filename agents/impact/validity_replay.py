@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from serl.agents.execution.answering.model import NONE, answering_day
-from serl.agents.execution.environment.hours import lot_multiple_of
-from serl.agents.execution.order import ParentOrder, nearest_multiple
+from serl.agents.execution.environment.hours import lot_multiple
+from serl.agents.execution.environment.windows import nearest_multiples
+from serl.agents.execution.order import ParentOrder
 from serl.agents.impact.replay import MidPath, check_end, execute_commands, execute_parent
 from serl.agents.impact.responses import (
     CHILDREN,
@@ -48,18 +49,18 @@ def replayed_responses(
     if not np.isfinite(base).all():
         raise NoTwoSidedBook(f"{name}: expected a bid and an ask at every start, got none; give a later --window")
     traded = np.array([_executed_lots(without, times[0], times[STEPS]) for times in times_ns])
-    interval_ns, multiple = round(duration_s * SECOND_NS / CHILDREN), lot_multiple_of(commands)
+    interval_ns, multiple = round(duration_s * SECOND_NS / CHILDREN), lot_multiple(commands)
 
     def run(trials: list[Trial]) -> Iterator[tuple[Trial, Floats, float]]:
         for trial in trials:
             times = times_ns[trial.run, trial.readings]
-            lots = nearest_multiple(sizes[trial.size] * traded[trial.run], multiple)
+            lots = int(nearest_multiples(sizes[trial.size] * traded[trial.run], multiple))
             slice_ns = round(trial.factor * interval_ns)
             start_ns = int(starts_ns[trial.run]) + slice_ns
             side = Side.BUY if trial.side > 0 else Side.SELL
             order = ParentOrder(name, side, lots, start_ns, start_ns + CHILDREN * slice_ns, slice_ns)
             until = int(np.searchsorted(commands["time_ns"], times[-1]))
-            path, filled_lots = execute_parent(commands[:until], order, answering)
+            path, filled_lots = execute_parent(commands[:until], order, multiple, answering)
             on_replay()
             yield trial, path.mid_before(times), filled_lots / lots
 

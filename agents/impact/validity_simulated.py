@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from serl.agents.execution.order import nearest_multiple
+from serl.agents.execution.environment.windows import nearest_multiples
 from serl.agents.impact.errors import ImpactError
 from serl.agents.impact.responses import (
     CHILDREN,
@@ -52,7 +52,7 @@ def simulated_responses(
 
     for run, (mids, lots) in _in_parallel(run_base, range(len(seeds)), on_market):
         base[run], traded[run] = mids, lots
-    lots_of = [nearest_multiple(size * traded.mean(), population.market.lot_multiple) for size in sizes.tolist()]
+    lots_of = nearest_multiples(sizes * traded.mean(), population.market.lot_multiple).tolist()
 
     def run_trial(trial: Trial) -> tuple[Floats, float]:
         lots, worked_s = lots_of[trial.size], trial.factor * duration_s

@@ -224,7 +224,7 @@ class Books:
         span = self.config.span_ns
         if span is not None and part == (TRAIN if self.config.part == FOLD else self.config.part):
             return [
-                Hours(index, *span, volume_lots_per_s(recorded_trades(day)[:-1], *span), lot_multiple(day))
+                Hours(index, *span, volume_lots_per_s(recorded_trades(day)[:-1], *span), lot_multiple(day.commands))
                 for index, day in enumerate(self.days)
             ]
         found = [

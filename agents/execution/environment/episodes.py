@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from serl.agents.execution.environment.records import EPISODE
+from serl.agents.execution.environment.windows import nearest_multiples
 from serl.exchange.config import time_of_day_text
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
@@ -73,5 +74,5 @@ class RandomOrders:
         spare_intervals = (ends - starts)[picked] // interval_ns - steps
         rows["day"] = days[picked]
         rows["start_ns"] = starts[picked] + (start * (spare_intervals + 1)).astype(np.int64) * interval_ns
-        rows["qty_lots"] = lots * np.maximum(1, np.rint(share * volume * self.duration_s / lots))
+        rows["qty_lots"] = nearest_multiples(share * volume * self.duration_s, lots)
         return rows

@@ -30,13 +30,8 @@ def day_trades(day: Day) -> tuple[Any, Any]:
     return np.concatenate(times), np.concatenate(lots)
 
 
-def lot_multiple(day: Day) -> int:
-    """The lots that orders in the first symbol of a day must be a multiple of."""
-    return lot_multiple_of(day.commands)
-
-
-def lot_multiple_of(commands: Rows) -> int:
-    """The same of a day's commands."""
+def lot_multiple(commands: Rows) -> int:
+    """The lots that orders in the first symbol of a day's commands must be a multiple of."""
     rules = commands[(commands["kind"] == CommandKind.RULE) & (commands["symbol"] == 0)]
     return int(rules["price_ticks"][rules["flags"] == Rule.LOT].max(initial=1))
 
@@ -46,4 +41,4 @@ def trading_hours(day: Day, number: int = 0) -> Hours:
     start_ns, end_ns = day.reference.first_time_ns + WARM_UP_S * SECOND_NS, day.reference.last_time_ns
     times, lots = day_trades(day)
     volume = int(lots[(times >= start_ns) & (times < end_ns)].sum())
-    return Hours(number, start_ns, end_ns, volume * SECOND_NS / (end_ns - start_ns), lot_multiple(day))
+    return Hours(number, start_ns, end_ns, volume * SECOND_NS / (end_ns - start_ns), lot_multiple(day.commands))

@@ -238,7 +238,7 @@ class ReplayMarket:
         for book in range(books):
             self._market.grant_operator(book)
         self._spans = [(day.reference.first_time_ns, day.reference.last_time_ns) for day in days]
-        self._lot_multiples = np.array([lot_multiple(day) for day in days])
+        self._lot_multiples = np.array([lot_multiple(day.commands) for day in days])
         self._history = np.concatenate([day.commands for day in days])
         # END_DAY would cancel orders in the books of other environments; the days of populations, which have it, consist of DAY orders
         self._history["kind"][self._history["kind"] == CommandKind.END_DAY] = CommandKind.MASS_CANCEL

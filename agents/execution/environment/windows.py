@@ -14,6 +14,11 @@ def ends_ns(episodes: Rows) -> Any:
     return episodes["start_ns"] + episodes["interval_ns"] * episodes["steps"]
 
 
+def nearest_multiples(lots: Any, lot_multiples: Any) -> Any:
+    """The nearest quantities that orders can have, int64: at least one multiple each."""
+    return (lot_multiples * np.maximum(1, np.rint(lots / lot_multiples))).astype(np.int64)
+
+
 def check_multiples(episodes: Rows, lot_multiples: Any) -> None:
     """Raises ConfigError for an EPISODE row whose quantity is not a multiple of the lots that its market trades."""
     odd = episodes["qty_lots"] % lot_multiples != 0

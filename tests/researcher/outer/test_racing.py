@@ -159,13 +159,11 @@ def test_the_lower_bound_decides_and_not_pa(tmp_path: Path) -> None:
     assert best is not None and best["slot"] == 1
     assert best["paired"]["difference_low_bps"] == pytest.approx(0.1)
     assert "+0.30 bps [+0.10, +0.50] against the incumbent, 3 seeds" in report.status_text(database, config)
-    assert database.one("SELECT pa_bps FROM iterations") == 1.0 and "test part" not in report.status_text(
-        database, config
-    )
+    assert database.one("SELECT pa_bps FROM iterations") == 1.0
+    assert "test part" not in report.status_text(database, config)
     database.set_fact("test_opened", {"key": best["key"], "time": "2026-11-30"})
-    assert f"opened on 2026-11-30, not scored yet; `serl researcher report {tmp_path} --final`" in report.status_text(
-        database, config
-    )
+    told = report.status_text(database, config)
+    assert f"opened on 2026-11-30, not scored yet; `serl researcher report {tmp_path} --final`" in told
     database.set_fact("test", {"score": {"pa_bps": 1.5}})
     assert report.status_text(database, config).endswith("\ntest part: PA +1.50 bps")
     database.set_fact("test", None)
