@@ -68,6 +68,11 @@ class SymbolRules:
         """What prices are multiples of, there."""
         return next((multiple for start, multiple in reversed(self.tick_table) if start <= price_ticks), 1)
 
+    def multiple_between(self, low_ticks: int, high_ticks: int) -> int:
+        """What a price that fits at every level from low to high is a multiple of."""
+        inside = (multiple for start, multiple in self.tick_table if low_ticks < start <= high_ticks)
+        return math.lcm(self.multiple_at(low_ticks), *inside)
+
     @property
     def common_multiple(self) -> int:
         """What a price that fits at every level is a multiple of, for protocols that know one tick size only."""

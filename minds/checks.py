@@ -50,6 +50,8 @@ def check_order(
         )
     side = Side.BUY if decision.action == "buy" else Side.SELL
     view = views[symbol]
+    if decision.quantity % (multiple := view.rules.lot_multiple):
+        raise DecisionRefused("quantity", f"expected a multiple of {multiple} lots of {shown}, got {decision.quantity}")
     if decision.order_type == "market":
         bound_ticks = market_limit_ticks(view, side, config.market_slippage)
         if bound_ticks is None:
@@ -68,21 +70,20 @@ def market_limit_ticks(view: SymbolView, side: Side, slippage: float) -> int | N
     if not levels:
         return None
     touch = levels[0].price_ticks
-    if side == Side.BUY:
-        return math.floor(touch * (1 + slippage))
-    return max(1, math.ceil(touch * (1 - slippage)))
+    worst = math.floor(touch * (1 + slippage)) if side == Side.BUY else max(1, math.ceil(touch * (1 - slippage)))
+    return view.rules.on_tick(worst, side) or None
 
 
 def price_bounds_ticks(view: SymbolView, band: float) -> tuple[Decimal, Decimal | None]:
     """The lowest and the highest allowed limit price. The highest is None if nothing is known about the symbol's price."""
-    reference = view.reference_ticks
+    reference, lowest = view.reference_ticks, Decimal(view.rules.on_tick(1, Side.SELL))
     if reference is None:
-        return Decimal(1), None
-    return max(Decimal(1), reference * Decimal(str(1 - band))), reference * Decimal(str(1 + band))
+        return lowest, None
+    return max(lowest, reference * Decimal(str(1 - band))), reference * Decimal(str(1 + band))
 
 
 def _limit_price(price: Decimal, view: SymbolView, side: Side, shown: str, band: float) -> int:
-    """The limit price in ticks, rounded away from the market: never worse than what the mind asked for."""
+    """The limit price in ticks, rounded away from the market to one that an order can have: never worse than what the mind asked for."""
     exact = price / view.instrument.tick_size
     low, high = price_bounds_ticks(view, band)
     highest = Decimal(CASH_MAX) if high is None else high
@@ -91,7 +92,7 @@ def _limit_price(price: Decimal, view: SymbolView, side: Side, shown: str, band:
         has_no_bound = high is None and exact < low
         bounds = f"from {low * tick:.4f} on" if has_no_bound else f"from {low * tick:.4f} to {highest * tick:.4f}"
         raise DecisionRefused("price", f"expected a price of {shown} {bounds}, got {price}; choose another")
-    return max(1, math.floor(exact) if side == Side.BUY else math.ceil(exact))
+    return view.rules.on_tick(math.floor(exact) if side == Side.BUY else math.ceil(exact), side)
 
 
 def _check_holdings(plan: OrderPlan, shown: str, view: SymbolView, portfolio: Portfolio) -> None:

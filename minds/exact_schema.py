@@ -41,36 +41,41 @@ def _order_choices(seen: Observation, config: MindsConfig, disguise: Disguise) -
             low, high = price_bounds_ticks(view, config.price_band)
             lots = _lots_max(symbol, view, side, high, seen.portfolio, config)
             if high is not None and lots >= 1 and (prices := _prices(view, low, high)):
-                yield named | {"order_type": {"enum": ["limit"]}, "price": prices, "quantity": _quantity(lots)}
+                yield named | {"order_type": {"enum": ["limit"]}, "price": prices, "quantity": _quantity(view, lots)}
             bound = market_limit_ticks(view, side, config.market_slippage)
             if bound is None:
                 continue
             lots = _lots_max(symbol, view, side, Decimal(bound), seen.portfolio, config)
             if lots >= 1:
-                yield named | {"order_type": {"enum": ["market"]}, "quantity": _quantity(lots)}
+                yield named | {"order_type": {"enum": ["market"]}, "quantity": _quantity(view, lots)}
 
 
 def _lots_max(
     symbol: str, view: SymbolView, side: Side, price_ticks: Decimal | None, portfolio: Portfolio, config: MindsConfig
 ) -> int:  # fmt: skip
     if side == Side.SELL:
-        return min(config.order_lots_max, portfolio.free_lots[symbol])
-    if price_ticks is None:
+        lots = portfolio.free_lots[symbol]
+    elif price_ticks is None:
         return 0
-    return min(config.order_lots_max, int(portfolio.free_cash / money(view.instrument, 1, math.ceil(price_ticks))))
+    else:
+        lots = int(portfolio.free_cash / money(view.instrument, 1, math.ceil(price_ticks)))
+    return view.rules.whole_lots(min(config.order_lots_max, lots))
 
 
 def _prices(view: SymbolView, low: Decimal, high: Decimal) -> dict[str, Any] | None:
-    """The schema of prices on the tick grid, which also bounds their digits; None if there is no such price."""
-    tick = view.instrument.tick_size
-    first, last = math.ceil(low), math.floor(high)
+    """The schema of prices that fit at every level from low to high, which also bounds their digits; None if there is no such price."""
+    step = view.rules.multiple_between(math.ceil(low), math.floor(high))
+    size = step * view.instrument.tick_size
+    first, last = math.ceil(low / step), math.floor(high / step)
     if first > last:
         return None
-    return {"type": "number", "minimum": float(first * tick), "maximum": float(last * tick), "multipleOf": float(tick)}
+    return {"type": "number", "minimum": float(first * size), "maximum": float(last * size), "multipleOf": float(size)}
 
 
-def _quantity(lots_max: int) -> dict[str, Any]:
-    return {"type": "integer", "minimum": 1, "maximum": lots_max}
+def _quantity(view: SymbolView, lots_max: int) -> dict[str, Any]:
+    multiple = view.rules.lot_multiple
+    whole = {"multipleOf": multiple} if multiple > 1 else {}
+    return {"type": "integer", "minimum": multiple, "maximum": lots_max} | whole
 
 
 def _cancel(orders: Sequence[Order]) -> dict[str, Any]:

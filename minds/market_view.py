@@ -9,6 +9,7 @@ from serl.clients.asynchronous import AsyncExchange
 from serl.clients.book import Level
 from serl.clients.session import Instrument
 from serl.clients.values import Trade
+from serl.exchange.symbol_rules import NO_RULES, SymbolRules
 
 TRADES_ASKED = 1000
 """Number of last trades requested at each decision. If there were more since the previous decision, the oldest are missing from the bars."""
@@ -74,6 +75,7 @@ class SymbolView:
     bars: Sequence[Bar]
     start_price: Decimal | None
     """The configured price, for a symbol that has neither traded nor quotes."""
+    rules: SymbolRules = NO_RULES
 
     @property
     def reference_ticks(self) -> Decimal | None:
@@ -107,12 +109,12 @@ async def see_market(
 ) -> dict[str, SymbolView]:
     """Queries the exchange for what a mind sees now, by symbol."""
     views = {}
-    for symbol in symbols:
+    for symbol, rules in zip(symbols, await client.rules_of(symbols), strict=True):
         bids, asks = await client.book(symbol, levels)
         tape = tapes[symbol]
         tape.add(await client.trades(symbol, TRADES_ASKED))
         views[symbol] = SymbolView(
             client.instrument(symbol), bids, asks, tape.last_ticks, tape.bars(now_ns, interval_ns, bars),
-            start_prices.get(symbol),
+            start_prices.get(symbol), rules,
         )  # fmt: skip
     return views

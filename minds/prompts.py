@@ -129,7 +129,9 @@ def _market_lines(symbol: str, view: SymbolView, config: MindsConfig, disguise: 
     last = "none" if view.last_ticks is None else str(price(view.last_ticks))
     if view.last_ticks is None and view.start_price is not None:
         last = f"none; issued at {view.start_price}"
-    lines = [f"Market of {disguise.shown(symbol)}: last trade {last}; bids {sides[0]}; asks {sides[1]}"]
+    multiple = view.rules.lot_multiple
+    whole = f"; quantities are multiples of {multiple}" if multiple > 1 else ""
+    lines = [f"Market of {disguise.shown(symbol)}: last trade {last}; bids {sides[0]}; asks {sides[1]}{whole}"]
     for bar in view.bars:
         lines.append(
             f"- {disguise.time(bar.start_ns)}, {config.interval_s:g} s: open {price(bar.open_ticks)}, high {price(bar.high_ticks)}, "
