@@ -183,16 +183,16 @@ def _require(context: click.Context, option: str, value: str | None) -> str:
 
 
 def _parse_shares(text: str) -> list[float]:
-    """Parses numbers like '.01,.1'. Raises ImpactError for anything else."""
+    """Parses different numbers like '.01,.1'. Raises ImpactError for anything else."""
     from serl.agents.impact.errors import ImpactError
 
     try:
         shares = [float(part) for part in text.split(",")]
     except ValueError:
         shares = []
-    if not shares or not all(0 < share <= 1 for share in shares):
+    if not shares or not all(0 < share <= 1 for share in shares) or len({*shares}) < len(shares):
         raise ImpactError(
-            f"--qty-share: expected shares above 0 and up to 1, got {text!r}; separate them by commas, like .01,.03,.1"
+            f"--qty-share: expected shares above 0 and up to 1, each once, got {text!r}; separate them by commas, like .01,.03,.1"
         )
     return shares
 

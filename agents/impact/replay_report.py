@@ -24,7 +24,7 @@ def summary_table(found: ReplayImpact, title: str) -> Table:
     for order in found.orders:
         cells = (f"{order.qty_share:g}", f"{order.qty_lots:,}", f"{order.filled_lots:,}")
         ticks = (order.child_ticks[0], order.mean_ticks, order.at_end_ticks)
-        summary.add_row(*cells, *(f"{value:+.2f}" for value in ticks))
+        summary.add_row(*cells, *(f"{value:+z.2f}" for value in ticks))
     return summary
 
 
@@ -66,7 +66,7 @@ def html(found: ReplayImpact, origin: Origin, picture: bytes) -> str:
     """The HTML page, with the plot."""
     rows = [
         [f"{order.qty_share:g}", f"{order.qty_lots:,}", f"{order.filled_lots:,}"]
-        + [f"{ticks:+.2f}" for ticks in (order.child_ticks[0], order.mean_ticks, order.at_end_ticks)]
+        + [f"{ticks:+z.2f}" for ticks in (order.child_ticks[0], order.mean_ticks, order.at_end_ticks)]
         for order in found.orders
     ]
     parts = [

@@ -47,7 +47,7 @@ def size_table(found: Responses) -> Table:
     for number, share in enumerate(found.shares.tolist()):
         times = [STEPS // 2, STEPS, 2 * STEPS, 3 * STEPS, 6 * STEPS]
         ticks = [*mean[:, number, STEPS].tolist(), *mean.mean(axis=0)[number, times].tolist()]
-        shown.add_row(f"{share:g}", f"{found.filled[number]:.0%}", *(f"{value:+.2f}" for value in ticks))
+        shown.add_row(f"{share:g}", f"{found.filled[number]:.0%}", *(f"{value:+z.2f}" for value in ticks))
     return shown
 
 

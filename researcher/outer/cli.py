@@ -134,5 +134,10 @@ def report(folder: Path, output: Path | None, final: bool, ablations: Path | Non
     from serl.researcher.outer.report import write_report
 
     path = output or folder / "report.html"
-    write_report(folder, path, final=final, ablations=ablations)
+    try:
+        write_report(folder, path, final=final, ablations=ablations)
+    except KeyboardInterrupt:
+        if final:
+            click.echo("stopped; the same command goes on with the final score", err=True)
+        raise
     click.echo(f"wrote {path} and {path.with_suffix('.json')}")

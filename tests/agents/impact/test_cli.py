@@ -87,9 +87,11 @@ def test_options_of_the_two_markets_do_not_mix(arguments: list[str], message: st
         impact.main(arguments, standalone_mode=False)
 
 
-@pytest.mark.parametrize("shares", ["much", "", "0", ".1,-.1", "inf", "nan", ".1,1.01"])
+@pytest.mark.parametrize("shares", ["much", "", "0", ".1,-.1", "inf", "nan", ".1,1.01", ".1,.10"])
 def test_shares_are_parts_of_a_volume(shares: str) -> None:
-    with pytest.raises(ImpactError, match=f"--qty-share: expected shares above 0 and up to 1, got '{shares}'"):
+    with pytest.raises(
+        ImpactError, match=f"--qty-share: expected shares above 0 and up to 1, each once, got '{shares}'"
+    ):
         impact.main([*REPLAY, "--qty-share", shares], standalone_mode=False)
 
 

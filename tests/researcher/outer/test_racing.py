@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from serl.agents.learning.market_config import MarketConfig
@@ -20,6 +21,7 @@ from serl.researcher.inner.settings import Settings
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.modules.example import example
 from serl.researcher.outer import report, run
+from serl.researcher.outer.cli import researcher
 from serl.researcher.outer.config import OuterConfig, parse_config
 from serl.researcher.outer.errors import RunError
 from serl.researcher.outer.final import score_test
@@ -263,14 +265,15 @@ def test_rules_race_by_batches_of_orders_and_the_final_score_is_taken_once(tmp_p
 
 @pytest.mark.long
 def test_a_final_score_that_was_killed_is_finished_and_the_run_stays_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = finished(tmp_path)
     database, _ = run.open_run(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr("serl.researcher.inner.contender.score", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            score_test(database, config)
+        with pytest.raises(click.Abort):
+            researcher.main(["report", str(tmp_path), "--final"], standalone_mode=False)
+    assert "stopped; the same command goes on with the final score" in capsys.readouterr().err
     assert database.fact("test") is None and database.fact("test_opened")["time"]
     with pytest.raises(RunError, match="start another run"):
         run.begin(tmp_path, config.model_copy(update={"iterations": 9}), "test", resume=True)
