@@ -33,6 +33,17 @@ class Account(NamedTuple):
                 amounts[place] += amounts[high] << 64
         return cls(amounts[POSITION], amounts[CASH], amounts[COST], amounts[FEE] * MICRO + amounts[FEE_MICRO])
 
+    def after_fill(self, side: int, price_ticks: int, qty_lots: int) -> "Account":
+        """The account after a fill without a fee; side: a Side."""
+        sign = -1 if side else 1
+        before, after = self.position_lots, self.position_lots + sign * qty_lots
+        closed = min(qty_lots, abs(before)) if before * sign < 0 else 0
+        share = abs(self.cost_ticks) * closed // max(abs(before), 1)
+        kept = self.cost_ticks - share if self.cost_ticks > 0 else self.cost_ticks + share
+        notional = sign * qty_lots * price_ticks
+        cost = self.cost_ticks + notional if not closed else after * price_ticks if qty_lots >= abs(before) else kept
+        return self._replace(position_lots=after, cash_ticks=self.cash_ticks - notional, cost_ticks=cost)
+
     @property
     def realised_ticks(self) -> int:
         """Profit of closed positions before fees, in ticks x lots."""
@@ -41,3 +52,7 @@ class Account(NamedTuple):
     def unrealised_ticks(self, mark_ticks: int) -> int:
         """Profit of the open position at a price of `mark_ticks`, in ticks x lots."""
         return self.position_lots * mark_ticks - self.cost_ticks
+
+
+NOTHING = Account(0, 0, 0, 0)
+"""The account of a participant who has not traded."""

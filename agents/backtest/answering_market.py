@@ -7,11 +7,13 @@ import numpy as np
 from serl.agents.backtest import answering_loop
 from serl.agents.backtest.answering_orders import IDS
 from serl.agents.backtest.errors import BacktestError
-from serl.agents.backtest.market import BacktestMarket
+from serl.agents.backtest.market import TRADES_MAX, BacktestMarket
 from serl.agents.backtest.orders import InProcessSession
 from serl.agents.execution.answering.model import AnsweringDay, compiled_answers
 from serl.agents.execution.answering.tape import EVENTS_MAX, Tape
 from serl.clients.book import Level
+from serl.clients.values import Balance
+from serl.exchange.account import NOTHING
 from serl.exchange.latency import Delays
 from serl.exchange.records import CommandFlag, CommandKind, TimeInForce
 from serl.history.day import Day
@@ -49,6 +51,20 @@ class AnsweringMarket(BacktestMarket):
         self._happened, self._published = Tape.new(), np.zeros(answering_loop.PUBLISHED_WORDS, np.int64)
         self._resting, self._progress = np.zeros((1, FIRST_ORDERS), np.int64), np.zeros(4, np.int64)
         self._advance = self._advance_answering
+        self._account, self._counted = NOTHING, 0
+
+    def account(self) -> dict[str, Balance]:
+        """See StrategyMarket. The book's own balances are in history's prices, so fills since the last call are added to an account in real ones."""
+        fills = self.session.fills
+        for fill in fills[self._counted :]:
+            self._account = self._account.after_fill(fill.side, fill.price_ticks, fill.qty_lots)
+        self._counted = len(fills)
+        if not fills:
+            return {}
+        (symbol,) = self.symbols
+        traded = [one.price_ticks for one in self.trades(symbol, TRADES_MAX) if one.off_book != 1]
+        mark_ticks = traded[-1] if traded else fills[-1].price_ticks
+        return {symbol: Balance.in_money(self.instrument(symbol), self._account, mark_ticks)}
 
     @property
     def shift_ticks(self) -> int:

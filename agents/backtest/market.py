@@ -15,7 +15,8 @@ from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.venue import SimulatedVenue
 from serl.clients.book import Level
 from serl.clients.session import Instrument, Order, Report
-from serl.clients.values import Price, SymbolStatus, Trade, to_ticks
+from serl.clients.values import Balance, Price, SymbolStatus, Trade, to_ticks
+from serl.exchange.account import Account
 from serl.exchange.feed import symbol_status
 from serl.exchange.latency import Delays
 from serl.exchange.market import Market
@@ -23,6 +24,7 @@ from serl.exchange.reasons import REASONS_SIZE, count_rejections
 from serl.exchange.records import (
     COMMAND,
     EVENT,
+    LAST_TICKS,
     LEVEL,
     CommandKind,
     EventFlag,
@@ -316,6 +318,16 @@ class BacktestMarket:
     def position(self, symbol: str) -> int:
         """See StrategyMarket."""
         return self.session.positions.get(self._number(symbol), 0)
+
+    def account(self) -> dict[str, Balance]:
+        """See StrategyMarket."""
+        accounts = map(Account.from_balances, self.market.balances()[self.participant])
+        last_ticks = self.market.state.symbols[:, LAST_TICKS].tolist()
+        return {
+            name: Balance.in_money(self.instrument(name), one, last)
+            for name, one, last in zip(self.symbols, accounts, last_ticks, strict=True)
+            if any(one)
+        }
 
     def fills(self) -> list[Report]:
         """See StrategyMarket."""

@@ -25,7 +25,7 @@ from serl.clients.clock import RemoteClock
 from serl.clients.errors import Rejected, RequestRejected, refused_command
 from serl.clients.inbox import InboxItem
 from serl.clients.session import Instrument, Order, Report
-from serl.clients.values import Price, SymbolStatus, Trade
+from serl.clients.values import Balance, Price, SymbolStatus, Trade
 from serl.exchange.config import time_of_day_text
 from serl.exchange.news import News, NewsKind
 from serl.exchange.reasons import REASONS_SIZE, by_name, count_rejections
@@ -198,6 +198,10 @@ class ServedStrategyMarket:
     def position(self, symbol: str) -> int:
         """See StrategyMarket."""
         return self.client.position(symbol)
+
+    def account(self) -> dict[str, Balance]:
+        """See StrategyMarket."""
+        return self.client.account()
 
     def fills(self) -> list[Report]:
         """See StrategyMarket."""

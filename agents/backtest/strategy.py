@@ -7,7 +7,7 @@ from serl.agents.backtest.errors import StrategyError
 from serl.agents.signals.message import Forecast
 from serl.clients.book import Level
 from serl.clients.session import Instrument, Order, Report
-from serl.clients.values import Price, SymbolStatus, Trade
+from serl.clients.values import Balance, Price, SymbolStatus, Trade
 from serl.exchange.records import TimeInForce
 from serl.exchange.symbol_rules import SymbolRules
 from serl.exchange.terms import NO_TERMS, Terms
@@ -92,6 +92,11 @@ class StrategyMarket(Protocol):
 
     def position(self, symbol: str) -> int:
         """Lots bought minus lots sold."""
+        ...
+
+    def account(self) -> dict[str, Balance]:
+        """Position, cash, profit and fees in money by symbol; symbols that were never traded are left out. On an exchange, over all sessions of the
+        participant."""
         ...
 
     def fills(self) -> list[Report]:

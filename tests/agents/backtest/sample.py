@@ -35,7 +35,7 @@ class Busy(serl.Strategy):
         orders = market.open_orders()
         states = [(order.order_id, order.state, order.filled_lots, order.open_lots) for order in orders]
         self.seen.append(
-            (market.time_ns, bids, asks, market.best(self.symbol), market.position(self.symbol), states, market.trades(self.symbol, 3), market.status(self.symbol), market.rules(self.symbol))
+            (market.time_ns, bids, asks, market.best(self.symbol), market.position(self.symbol), states, market.trades(self.symbol, 3), market.status(self.symbol), market.rules(self.symbol), market.account())
         )  # fmt: skip
         if not bids or not asks:
             return
