@@ -117,9 +117,14 @@ class Bars:
         """The candle that opened at a time; without trades it is flat at the previous close. None before the first trade."""
         if (found := self.span(open_ms, next_open(interval, open_ms, zone_ms), interval)) is not None:
             return found
+        close = self.close_before(open_ms, interval)
+        return Bar(open_ms, close) if close else None
+
+    def close_before(self, time_ms: int, interval: str = "1m") -> int:
+        """The close of the last bar that opened before a time; 0 for none."""
         stored = self._stored(interval)
-        before = bisect_left(stored, open_ms, key=lambda bar: bar.open_ms)
-        return Bar(open_ms, stored[before - 1].close) if before else None
+        before = bisect_left(stored, time_ms, key=lambda bar: bar.open_ms)
+        return stored[before - 1].close if before else 0
 
     def bars(self, interval: str, start_ms: int | None, end_ms: int, count: int, zone_ms: int = 0) -> list[Bar]:
         """Up to `count` candles that open from start_ms (None: the latest ones) to end_ms, oldest first."""

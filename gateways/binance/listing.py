@@ -1,5 +1,6 @@
 """A symbol of the exchange as Binance lists it: base and quote asset, filters, numbers as text."""
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,6 +14,7 @@ from serl.gateways.binance.errors import BinanceError, bad_symbol, filter_failur
 from serl.gateways.binance.scale import Scale
 
 ORDER_TYPES = ("LIMIT", "LIMIT_MAKER", "MARKET", "STOP_LOSS", "STOP_LOSS_LIMIT", "TAKE_PROFIT", "TAKE_PROFIT_LIMIT")
+LEGAL_NAME = "^[A-Z0-9-_.]{1,20}$"
 STP_MODES = ("NONE", "EXPIRE_TAKER", "EXPIRE_MAKER", "EXPIRE_BOTH", "DECREMENT")
 
 
@@ -130,7 +132,6 @@ class Listings:
         """A listing by its name. Raises BinanceError."""
         if (found := self.by_name.get(name)) is not None:
             return found
-        if not name.isalnum() or not name.isascii():
-            legal = "^[A-Z0-9-_.]{1,20}$"
-            raise BinanceError(-1100, f"Illegal characters found in parameter 'symbol'; legal range is '{legal}'.")
+        if not re.fullmatch(LEGAL_NAME, name):
+            raise BinanceError(-1100, f"Illegal characters found in parameter 'symbol'; legal range is '{LEGAL_NAME}'.")
         raise bad_symbol()

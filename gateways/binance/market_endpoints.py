@@ -104,14 +104,21 @@ def _last(symbol: SymbolMarket, count: int) -> list[Any]:
     return list(islice(symbol.trades, max(0, len(symbol.trades) - count), None))
 
 
+def _last_aggregates(symbol: SymbolMarket, count: int) -> list[AggTrade]:
+    """The last `count`, from as few trades as possible: the first of their aggregates may lack trades, unless they are all that there are."""
+    trades = 4 * count
+    while len(rows := aggregate(_last(symbol, trades))) <= count and trades < len(symbol.trades):
+        trades *= 4
+    return rows[-count:]
+
+
 async def agg_trades(call: Call) -> Any:
     """GET aggTrades."""
     symbol, parameters = _symbol(call), call.parameters
     count = parameters.count("limit", 500, ROWS_MAX)
     from_id, start_ms, end_ms = (parameters.integer(name) for name in ("fromId", "startTime", "endTime"))
     if from_id is None and start_ms is None and end_ms is None:
-        rows = aggregate(_last(symbol, 4 * count))[-count:]
-        return [as_json.agg_trade(symbol.listing, row) for row in rows]
+        return [as_json.agg_trade(symbol.listing, row) for row in _last_aggregates(symbol, count)]
 
     def chosen(row: AggTrade) -> bool:
         return (

@@ -122,7 +122,7 @@ def day_ticker(symbol: SymbolMarket, now_ms: int) -> Json:
     quote = book_ticker(symbol)
     return {
         "symbol": listing.name, "priceChange": price(bar.close - bar.open), "priceChangePercent": _percent(bar),
-        "weightedAvgPrice": average_text(listing, bar), "prevClosePrice": price(bar.open), "lastPrice": price(bar.close),
+        "weightedAvgPrice": average_text(listing, bar), "prevClosePrice": price(day.before_ticks), "lastPrice": price(bar.close),
         "lastQty": qty(day.last_lots), **{name: quote[name] for name in ("bidPrice", "bidQty", "askPrice", "askQty")},
         **day_ohlc(listing, day), "count": bar.count,
     }  # fmt: skip
@@ -152,19 +152,17 @@ def mini_day_ticker(symbol: SymbolMarket, now_ms: int) -> Json:
 
 def ticker_event(symbol: SymbolMarket, now_ms: int) -> Json:
     """An event 24hrTicker."""
-    answer, day = day_ticker(symbol, now_ms), symbol.day(now_ms) or _no_day(now_ms)
+    answer = day_ticker(symbol, now_ms)
     names = {
         "priceChange": "p", "priceChangePercent": "P", "weightedAvgPrice": "w", "prevClosePrice": "x", "lastPrice": "c", "lastQty": "Q",
         "bidPrice": "b", "bidQty": "B", "askPrice": "a", "askQty": "A", "openPrice": "o", "highPrice": "h", "lowPrice": "l", "volume": "v",
         "quoteVolume": "q", "openTime": "O", "closeTime": "C", "firstId": "F", "lastId": "L", "count": "n",
     }  # fmt: skip
-    before = {"x": symbol.listing.prices.text(day.before_ticks)}
     return {
         "e": "24hrTicker",
         "E": now_ms,
         "s": symbol.listing.name,
         **{key: answer[name] for name, key in names.items()},
-        **before,
     }
 
 

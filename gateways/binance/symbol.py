@@ -36,7 +36,7 @@ class AggTrade(NamedTuple):
 
 
 class Day(NamedTuple):
-    """The last 24 hours."""
+    """The last 24 hours. before_ticks: the price of the last trade before them; without one, of their first."""
 
     bar: Bar
     open_ms: int
@@ -101,8 +101,8 @@ class SymbolMarket:
             return None
         open_ms = now_ms - DAY_MS
         bar = self.bars.span(open_ms, now_ms + MINUTE_MS) or Bar(open_ms, self.last_ticks)
-        before = self.trades[-2].price_ticks if len(self.trades) > 1 else bar.open
-        return Day(bar, open_ms, now_ms, self.trades[-1].qty_lots, before)
+        before_ticks = self.bars.close_before(open_ms) or bar.open
+        return Day(bar, open_ms, now_ms, self.trades[-1].qty_lots, before_ticks)
 
 
 def aggregate(trades: Sequence[MarketTrade]) -> list[AggTrade]:

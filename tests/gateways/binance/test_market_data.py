@@ -59,6 +59,16 @@ def test_trades_candles_and_tickers(gateway: Gateway) -> None:
     assert gateway.ask("GET", "/api/v3/klines?symbol=DEMOUSDT&interval=7m").body["code"] == -1120
 
 
+def test_the_last_aggregate_trade_is_whole(gateway: Gateway) -> None:
+    for _ in range(6):
+        gateway.placed("BUY", 2, "51.00")
+    fills = gateway.placed("SELL", 12, "51.00", key="BOB")["fills"]
+    first, last = fills[0]["tradeId"], fills[-1]["tradeId"]
+    eventually(lambda: gateway.public("trades", symbol="DEMOUSDT", limit=1)[0]["id"], last)
+    (row,) = gateway.public("aggTrades", symbol="DEMOUSDT", limit=1)
+    assert (row["a"], row["f"], row["l"], row["q"]) == (first, first, last, "12.00000000")
+
+
 class LocalBook:
     """A book as Binance tells clients to keep it: events are buffered, then a snapshot, then every event that continues it."""
 

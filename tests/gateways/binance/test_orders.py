@@ -334,6 +334,8 @@ LIMIT = {"symbol": "DEMOUSDT", "side": "BUY", "type": "LIMIT", "timeInForce": "G
 STOP = {"type": "STOP_LOSS", "timeInForce": None, "price": None, "stopPrice": "1000.00"}
 REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ({"symbol": "NOPE"}, -1121, "Invalid symbol."),
+    ({"symbol": "DEMO-USDT"}, -1121, "Invalid symbol."),
+    ({"symbol": "demousdt"}, -1100, "Illegal characters found in parameter 'symbol'"),
     ({"symbol": "a/b"}, -1100, "Illegal characters found in parameter 'symbol'"),
     ({"symbol": None}, -1102, "Mandatory parameter 'symbol' was not sent"),
     ({"side": "buy"}, -1117, "Invalid side."),

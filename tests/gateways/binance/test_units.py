@@ -14,6 +14,7 @@ from serl.gateways.binance.errors import BinanceError
 from serl.gateways.binance.limits import Limits, LimitSettings
 from serl.gateways.binance.listing import Listing
 from serl.gateways.binance.market_endpoints import MARKET_ENDPOINTS
+from serl.gateways.binance.market_json import day_ticker, ticker_event
 from serl.gateways.binance.order_endpoints import ORDER_ENDPOINTS
 from serl.gateways.binance.order_entry import spend
 from serl.gateways.binance.order_file import OrderFile, OrderRecord
@@ -120,6 +121,18 @@ def test_prints_are_no_last_trade_and_make_no_candle() -> None:
     assert symbol.add_trades(rows) == [] and symbol.last_ticks == 101
     bar = symbol.bars.span(0, 60_000)
     assert bar is not None and (bar.high, bar.low, bar.lots) == (101, 100, 10)
+
+
+def test_the_previous_close_is_that_of_the_last_trade_before_the_day() -> None:
+    symbol = demo_market()
+    symbol.add_trades([[number, number * HOUR_MS * 1_000_000, 100 + number, 1, 0, 0] for number in range(1, 31)])
+    for time_ms, before, first in (
+        (29 * HOUR_MS, "1.04000000", "1.05000000"),
+        (6 * HOUR_MS, "1.01000000", "1.01000000"),
+    ):
+        answer, event = day_ticker(symbol, time_ms), ticker_event(symbol, time_ms)
+        assert (answer["prevClosePrice"], answer["openPrice"]) == (before, first)
+        assert (event["x"], event["o"]) == (before, first)
 
 
 def test_differences_of_a_book_have_no_gaps_even_over_a_new_journal() -> None:
