@@ -1,5 +1,6 @@
 """Converts the exchange's reports to ExecutionReport (8), OrderCancelReject (9) and OrderMassCancelReport (r)."""
 
+import time
 from collections.abc import Iterable
 
 from serl.clients.session import Instrument, Report
@@ -182,14 +183,17 @@ class Reports:
                 self._tell(order, CANCELED, f"58={text}\x01")
         self._orders.requests.clear()
 
+    def _exec_id(self) -> str:
+        """ExecID (17) of a report that no event of the exchange numbers. It has the time, because MsgSeqNum begins again with ResetSeqNumFlag."""
+        return f"G{self._session.store.next_out}-{time.time_ns()}"
+
     def _tell(self, order: Order, exec_type: str, extra: str) -> None:
         """Sends an ExecutionReport without a report from the exchange."""
-        out_seq = self._session.store.next_out
         quoting = self.numbered[order.symbol]
         price = f"44={quoting.price(order.price_ticks)}\x01" if order.has_price else ""
         stop = f"99={order.stop}\x01" if order.stop else ""
         body = (
-            f"37={order.order_id}\x0111={order.cl_ord_id}\x0117=G{out_seq}\x01150={exec_type}\x0139={order.status}\x01{order.fixed}"
+            f"37={order.order_id}\x0111={order.cl_ord_id}\x0117={self._exec_id()}\x01150={exec_type}\x0139={order.status}\x01{order.fixed}"
             f"38={quoting.qty(order.qty_lots)}\x01{price}{stop}{extra}151={quoting.qty(order.leaves_lots)}\x0114={quoting.qty(order.filled_lots)}\x01"
             f"6={quoting.average(order.notional, order.filled_lots)}\x0160={self._clock.now()}\x01"
         )
@@ -213,7 +217,7 @@ class Reports:
             f"{tag}={fields[tag]}\x01" for tag in ("55", "1", "54", "38", "40", "44", "790") if tag in fields
         )
         body = (
-            f"37=NONE\x0111={fields['11']}\x0117=G{self._session.store.next_out}\x01150={exec_type}\x0139=8\x01103={reason}\x01{given}"
+            f"37=NONE\x0111={fields['11']}\x0117={self._exec_id()}\x01150={exec_type}\x0139=8\x01103={reason}\x01{given}"
             f"151=0\x0114=0\x016=0\x0160={self._clock.now()}\x0158={plain(text)}\x01"
         )
         self._session.send("8", body)

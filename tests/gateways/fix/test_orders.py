@@ -116,6 +116,17 @@ def test_a_duplicate_clordid_is_refused(alice: FixClient) -> None:
     has(alice.receive("8"), t150="I", t39=0, t38=10)
 
 
+def test_exec_ids_of_the_gateway_are_unique_over_a_reset(gateway: Gateway) -> None:
+    exec_ids = set()
+    for _ in range(2):
+        with gateway.client() as client:
+            client.logon((141, "Y"))
+            client.order("a", symbol="NOPE")
+            exec_ids.add(client.receive("8")["17"])
+            client.logout()
+    assert len(exec_ids) == 2
+
+
 def test_requests_about_orders_that_there_are_not(alice: FixClient) -> None:
     change(alice, "F", "x", "nothing")
     has(alice.receive("9"), t102=1, t37="NONE", t39=8, t11="x", t41="nothing")
