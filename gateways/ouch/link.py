@@ -50,6 +50,7 @@ class LinkSession(Session):
     def __init__(self, name: str, token: str) -> None:
         super().__init__(name, token, rows=True, replace=True)
         self.logins = 0
+        self._told = 0, 0.0  # the last time of the exchange, and of this machine's monotonic clock when it arrived
         self.last_command_id = 0
         self.answered_id = self.answered_before = 0
 
@@ -62,12 +63,22 @@ class LinkSession(Session):
 
     def receive(self, data: bytes) -> list[Any]:
         """See Session."""
-        was_live = self.live
+        was_live, before_ns = self.live, int(self.clock[2])
         items = super().receive(data)
+        if self.clock[2] != before_ns:
+            self._told = int(self.clock[2]), time.monotonic()
+        for rows in items:
+            if rows[-1]["time_ns"] > self.now_ns():
+                self._told = int(rows[-1]["time_ns"]), time.monotonic()
         if self.live and not was_live:
             self.last_command_id = int(msgpack.unpackb(data, strict_map_key=False)[5])
             self.logins += 1
         return items
+
+    def now_ns(self) -> int:
+        """The exchange's time, as far as it is known; not before the last report."""
+        told_ns, heard_s = self._told
+        return told_ns + int((time.monotonic() - heard_s) * 1e9 * float(self.clock[1] or 0))
 
 
 class Link:
@@ -91,19 +102,11 @@ class Link:
         self._heard_s = 0.0
         self._settled = -1  # logins after which `logged_in` was called
         self._resend_s = float("inf")
-        self._time = (0, 0.0)  # time of the exchange, and of this machine's monotonic clock
 
     @property
     def is_live(self) -> bool:
         """Whether the exchange accepts commands, and the fate of commands that it did not receive before is settled."""
         return self._client is not None and self.session.live and self._settled == self.session.logins
-
-    def time_ns(self) -> int:
-        """The exchange's time, as far as it is known."""
-        time_ns = int(self.session.clock[2])
-        if time_ns != self._time[0]:
-            self._time = time_ns, time.monotonic()
-        return time_ns + int((time.monotonic() - self._time[1]) * 1e9 * float(self.session.clock[1] or 0))
 
     async def connect(self, mark: Mark) -> None:
         """Logs in; the reports after `mark` follow. Raises the exchange's refusal, ExchangeUnreachable, and OtherJournal."""

@@ -49,7 +49,7 @@ class OrderEntry:
                 + (f" and {len(messages.malformed) - 1} more" if len(messages.malformed) > 1 else "")
             )
         if "Q" in messages.rows:
-            reply = outbound("Q", 1, self._encoder.time_ns(self._link.time_ns()))
+            reply = outbound("Q", 1, self._encoder.time_ns(self._link.session.now_ns()))
             reply["next_user_ref"] = min(self.last_ref + 1, 0xFFFFFFFF)  # no number is left after the largest
             self._tell(reply.tobytes(), 1)
         elif "C" in messages.rows:
@@ -170,14 +170,14 @@ class OrderEntry:
         if int(table.current[change.base]) != place or not table.open_shares[place] or change.quantity != total:
             return
         table.entries["side"][place] = change.side
-        message = outbound("M", 1, self._encoder.time_ns(self._link.time_ns()))
+        message = outbound("M", 1, self._encoder.time_ns(self._link.session.now_ns()))
         message["user_ref"], message["side"] = table.entries["user_ref"][place], change.side
         message["quantity"] = table.open_shares[place]
         self._tell(message.tobytes(), 1)
 
     def _refuse_cancel(self, change: Change) -> None:
         if self._table.open_shares[change.place]:
-            message = outbound("I", 1, self._encoder.time_ns(self._link.time_ns()))
+            message = outbound("I", 1, self._encoder.time_ns(self._link.session.now_ns()))
             message["user_ref"] = self._table.entries["user_ref"][change.place]
             self._tell(message.tobytes(), 1)
 
@@ -282,7 +282,7 @@ class OrderEntry:
 
     def _midnight_ns(self) -> int:
         midnight_ns = int(self._link.session.clock[3])
-        return midnight_ns + (self._link.time_ns() - midnight_ns) // DAY_NS * DAY_NS
+        return midnight_ns + (self._link.session.now_ns() - midnight_ns) // DAY_NS * DAY_NS
 
     def reject_refused(self, command_id: int, reason: Reject) -> None:
         """Rejects the entries whose commands, up to this id, the exchange has not accepted: a later command was answered."""
@@ -301,7 +301,7 @@ class OrderEntry:
         self._table.answered[places[~orders]] = True
         if orders.any():
             kept = reasons if np.isscalar(reasons) or not isinstance(reasons, np.ndarray) else reasons[orders]
-            self._tell(*self._encoder.rejections(places[orders], kept, self._link.time_ns()))
+            self._tell(*self._encoder.rejections(places[orders], kept, self._link.session.now_ns()))
 
 
 def _replacements(rows: Rows, places: NDArray[np.int64], appendages: dict[int, bytes]) -> Rows:

@@ -76,7 +76,7 @@ class User:
         self._entry = OrderEntry(self._table, self._changes, self._symbols, self._encoder, self.link, self._tell)
         self._restore_in_flight()
         if not self.log.count:
-            start = outbound("S", 1, self._encoder.time_ns(self.link.time_ns()))
+            start = outbound("S", 1, self._encoder.time_ns(self.link.session.now_ns()))
             start["event"] = ord("S")
             self._tell(start.tobytes(), 1, Mark(session.last_report))
         self.link.settle(self._logged_in)
