@@ -111,9 +111,15 @@ def read_order(listing: Listing, parameters: Parameters, market: MarketView) -> 
     client_id = parameters.client_id("newClientOrderId") or new_client_id()
     record = OrderRecord(
         0, listing.name, int(side), sent_ticks, qty_lots, client_id, kind, tif, price_ticks, stop_ticks, display_lots, quote_qty, stp,
-        parameters.integer("strategyId", -1) or -1,
+        _strategy(parameters, "strategyId"), strategy_type=_strategy(parameters, "strategyType"),
     )  # fmt: skip
     return Draft(listing, fields, record)
+
+
+def _strategy(parameters: Parameters, name: str) -> int:
+    """A number of the client's strategy; -1 for none."""
+    number = parameters.integer(name)
+    return -1 if number is None else number
 
 
 def new_client_id() -> str:

@@ -40,6 +40,7 @@ class OrderRecord(NamedTuple):
         list_type: the list's contingency type, or "".
         list_size: number of orders in the list.
         pending: whether it waits for another order of the list.
+        strategy_id, strategy_type: the client's numbers; -1 for none.
     """
 
     order_id: int
@@ -61,6 +62,7 @@ class OrderRecord(NamedTuple):
     list_type: str = ""
     list_size: int = 2
     pending: bool = False
+    strategy_type: int = -1
 
     @property
     def client_key(self) -> tuple[str, str]:

@@ -21,9 +21,13 @@ def _optional(order: SpotOrder) -> Json:
         found["stopPrice"] = listing.prices.text(record.stop_ticks)
     if record.display_lots:
         found["icebergQty"] = listing.quantities.text(record.display_lots)
-    if record.strategy_id >= 0:
-        found["strategyId"] = record.strategy_id
-    return found | _prevented(order)
+    return found | _strategy(order) | _prevented(order)
+
+
+def _strategy(order: SpotOrder, id_name: str = "strategyId", type_name: str = "strategyType") -> Json:
+    """The numbers of the client's strategy; as at Binance only those that it sent."""
+    found = {id_name: order.record.strategy_id, type_name: order.record.strategy_type}
+    return {name: number for name, number in found.items() if number >= 0}
 
 
 def _prevented(order: SpotOrder) -> Json:
@@ -86,7 +90,7 @@ def status(order: SpotOrder) -> Json:
         "stopPrice": listing.prices.text(record.stop_ticks), "icebergQty": listing.quantities.text(record.display_lots),
         "time": order.time_ms, "updateTime": order.update_ms, "isWorking": order.working, "workingTime": order.working_ms,
         "selfTradePreventionMode": record.stp,
-        **({"strategyId": record.strategy_id} if record.strategy_id >= 0 else {}), **_prevented(order),
+        **_strategy(order), **_prevented(order),
     }  # fmt: skip
 
 
@@ -120,7 +124,7 @@ def execution_report(execution: Execution, cancel_id: str, now_ms: int) -> Json:
         "N": listing.quote if trade else None, "T": execution.time_ms, "t": trade.trade_id if trade else -1, "I": execution.sequence, "w": resting,
         "m": trade is not None and trade.maker, "M": trade is not None, "O": order.time_ms, "Z": listing.amounts.text(execution.filled_amount),
         "Y": listing.amounts.text(trade.price_ticks * trade.qty_lots if trade else 0), "Q": record.quote_qty or ZERO, "W": order.working_ms, "V": record.stp,
-        **prevented,
+        **_strategy(order, "j", "J"), **prevented,
     }  # fmt: skip
 
 

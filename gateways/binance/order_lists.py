@@ -30,10 +30,11 @@ LIMIT_LEG = {
     "price": "price",
     "limitIcebergQty": "icebergQty",
     "limitStrategyId": "strategyId",
+    "limitStrategyType": "strategyType",
 }
 STOP_LEG = {
     "stopClientOrderId": "newClientOrderId", "stopPrice": "stopPrice", "stopLimitPrice": "price", "stopLimitTimeInForce": "timeInForce",
-    "stopIcebergQty": "icebergQty", "stopStrategyId": "strategyId", "trailingDelta": "trailingDelta",
+    "stopIcebergQty": "icebergQty", "stopStrategyId": "strategyId", "stopStrategyType": "strategyType", "trailingDelta": "trailingDelta",
 }  # fmt: skip
 
 
@@ -237,7 +238,7 @@ LIST_ENDPOINTS: dict[tuple[str, str], Endpoint] = {
     ("POST", "orderList/oto"): signed(place_pending, 1, _PENDING),
     ("POST", "orderList/otoco"): signed(place_pending, 1, _PENDING),
     ("POST", "order/oco"): signed(
-        place_former_pair, 1, f"{_SHARED} {' '.join((*LIMIT_LEG, *STOP_LEG))} limitStrategyType stopStrategyType"
+        place_former_pair, 1, f"{_SHARED} {' '.join((*LIMIT_LEG, *STOP_LEG))}"
     ),
     ("GET", "orderList"): signed(status, 4, "orderListId origClientOrderId"),
     ("DELETE", "orderList"): signed(cancel, 1, "symbol orderListId listClientOrderId newClientOrderId"),

@@ -73,6 +73,20 @@ def test_prevented_trades_are_told_as_such(gateway: Gateway, mode: str, status: 
         ).items()
 
 
+def test_the_numbers_of_a_strategy_are_told(gateway: Gateway) -> None:
+    key = gateway.ask("POST", "/api/v3/userDataStream", headers=KEY).body["listenKey"]
+    strategy = {"strategyId": 0, "strategyType": 1_000_001}
+    with gateway.socket(f"/ws/{key}") as socket:
+        order = gateway.placed("SELL", 1, "103", **strategy)
+        event = socket.receive(e="executionReport", i=order["orderId"])
+        assert (event["j"], event["J"]) == (0, 1_000_001)
+        other = gateway.placed("SELL", 1, "104")
+        assert {"j", "J"}.isdisjoint(socket.receive(e="executionReport", i=other["orderId"]))
+    for method in ("GET", "DELETE"):
+        answer = gateway.signed(method, "order", symbol="DEMOUSDT", orderId=order["orderId"]).body
+        assert answer.items() >= strategy.items()
+
+
 def test_the_end_of_a_subscription_is_told(gateway: Gateway) -> None:
     """Of those of a logon too, but not of those with a signature, which stay; clients wait for eventStreamTerminated."""
     with gateway.socket("/ws-api/v3") as socket:
