@@ -35,7 +35,13 @@ class Refused(NamedTuple):
 
 @dataclasses.dataclass
 class Subscription:
-    """A subscription request. shown: for each symbol the sides as last sent (price to quantity), and the book's sequence at that time."""
+    """A subscription request.
+
+    Attributes:
+        shown: for each symbol the sides as last sent (price to quantity), and the book's sequence at that time.
+        early: for each symbol without a snapshot so far, the trades of the feed, which may be later than the snapshot.
+        traded: for each symbol with a snapshot, the id of the last trade in it.
+    """
 
     request_id: str
     symbols: list[str]
@@ -43,6 +49,8 @@ class Subscription:
     types: frozenset[str]
     snapshots: bool
     shown: dict[str, tuple[list[dict[int, int]], int]] = dataclasses.field(default_factory=dict)
+    early: dict[str, list[Trade]] = dataclasses.field(default_factory=dict)
+    traded: dict[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def has_book(self) -> bool:
@@ -97,6 +105,8 @@ class MarketData:
             fields.get("265") == "0",
         )
         if kind == "1":
+            if TRADE in subscription.types:
+                subscription.early = {symbol: [] for symbol in subscription.symbols}
             self._subscriptions[request_id] = subscription
             self._schedule()
         task = asyncio.create_task(self._begin(subscription, kind == "1"))
@@ -138,13 +148,14 @@ class MarketData:
             for symbol in subscription.symbols:
                 if stays:
                     await self._follow(subscription, symbol)
-                bids, asks = (
-                    await self._exchange.book(symbol, subscription.depth) if subscription.has_book else ([], [])
-                )
                 trades = await self._exchange.trades(symbol, 1) if TRADE in subscription.types else []
+                sides = await self._exchange.book(symbol, subscription.depth) if subscription.has_book else ([], [])
                 self._session.begin()
                 if not stays or subscription.request_id in self._subscriptions:
-                    self._snapshot(subscription, symbol, (bids, asks), trades)
+                    self._snapshot(subscription, symbol, sides, trades)
+                    if symbol in subscription.early:
+                        subscription.traded[symbol] = trades[-1].match_id if trades else 0
+                        self._send_trades(subscription, symbol, subscription.early.pop(symbol))
                 self._owner.flush()
         except SerlError as error:
             self._subscriptions.pop(subscription.request_id, None)
@@ -250,8 +261,15 @@ class MarketData:
         symbol = item.topic.split("/")[1]
         trades = [Trade(*trade) for trade in item.message[5]]
         for subscription in self._subscriptions.values():
-            if TRADE in subscription.types and symbol in subscription.shown:
-                self._send_entries(subscription, [self._trade(symbol, trade) for trade in trades])
+            if symbol in subscription.early:
+                subscription.early[symbol] += trades
+            elif symbol in subscription.traded:
+                self._send_trades(subscription, symbol, trades)
+
+    def _send_trades(self, subscription: Subscription, symbol: str, trades: list[Trade]) -> None:
+        """Sends the trades that the snapshot does not contain."""
+        fresh = [trade for trade in trades if trade.match_id > subscription.traded[symbol]]
+        self._send_entries(subscription, [self._trade(symbol, trade) for trade in fresh])
 
     def _trade(self, symbol: str, trade: Trade) -> str:
         quoting = self._quotings[symbol]

@@ -1,13 +1,21 @@
 """Market data, reference data and trading status over FIX, and drop copies."""
 
+import asyncio
+import re
 from itertools import count, islice
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from serl.clients.session import Instrument
+from serl.clients.values import FeedMessage, Trade
 from serl.exchange.records import CommandKind, HaltReason
 from serl.exchange.request import request_socket
-from serl.exchange.wire import Kind
+from serl.exchange.wire import FeedKind, Kind
+from serl.gateways.fix.codec import Frame, Message
+from serl.gateways.fix.instruments import Quoting
+from serl.gateways.fix.market_data import MarketData
 from serl.gateways.fix.reference import REQUESTS_MAX
 from tests.gateways.fix.client import FixClient, timestamp
 from tests.gateways.fix.server_fixture import Gateway
@@ -85,6 +93,73 @@ def test_changes(gateway: Gateway, alice: FixClient) -> None:
         assert client.receive("0")["112"] == "nothing more"
     for _ in range(8):
         alice.receive("8")
+
+
+class SlowExchange:
+    """The client of a gateway, whose replies come when the test says so. Its last trade is the second."""
+
+    def __init__(self) -> None:
+        self.core, self.replied = SimpleNamespace(books={}), asyncio.Event()
+
+    def subscribe(self, channel: str, symbol: str) -> None:
+        pass
+
+    async def trades(self, symbol: str, count: int) -> list[Trade]:
+        await self.replied.wait()
+        return [trade(2)]
+
+
+class Sent:
+    """A session, and its connection, that keeps what it is to send."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[str, str]] = []
+        self.began = asyncio.Event()
+
+    def begin(self) -> None:
+        pass
+
+    def flush(self) -> None:
+        pass
+
+    def send_fleeting(self, kind: str, body: str) -> None:
+        self.messages.append((kind, body))
+        self.began.set()
+
+
+def trade(match_id: int) -> Trade:
+    """The trade of a number, with as many lots."""
+    return Trade(match_id, 10**9, 500, match_id, 0, 0)
+
+
+def test_each_trade_after_the_snapshot_comes_once() -> None:
+    """Trades that the feed brought before the reply to the query of the last one were lost."""
+
+    async def scenario(exchange: Any, sent: Any) -> None:
+        quoting = Quoting(Instrument.of(0, "BOND", "0.01", "1"))
+        market = MarketData(sent, exchange, {"BOND": quoting}, sent)
+        fields = ("35=V", "262=t", "263=1", "264=0", "267=1", "269=2", "146=1", "55=BOND")
+        market.receivers["V"](Message(Frame("FIX.4.4", "\x01".join(fields))))
+
+        def feed(*numbers: int) -> None:
+            message = [FeedKind.TRADE, 1, 0, 1, 0, [trade(number) for number in numbers]]
+            market.take(FeedMessage("trade/BOND/", message))
+
+        await asyncio.sleep(0)
+        feed(1, 2)
+        feed(3)
+        exchange.replied.set()
+        await sent.began.wait()
+        feed(4)
+        market.close()
+
+    sent = Sent()
+    asyncio.run(scenario(SlowExchange(), sent))
+    assert [(kind, re.findall("\x01271=(\\d+)", body)) for kind, body in sent.messages] == [
+        ("W", ["2"]),
+        ("X", ["3"]),
+        ("X", ["4"]),
+    ]
 
 
 def test_full_refreshes(gateway: Gateway, alice: FixClient) -> None:
