@@ -32,6 +32,7 @@ class ReferenceData:
     ) -> None:
         self._session, self._exchange, self._quotings, self._owner = session, exchange, quotings, owner
         self._followed: dict[str, str] = {}  # symbols by SecurityStatusReqID
+        self._unanswered: set[str] = set()  # of these, those that no status has been sent for
         self._tasks: set[asyncio.Task[None]] = set()
         self.receivers: dict[str, Callable[[Message], None]] = {
             "x": self._list, "c": self._definition, "e": self._status_request,
@@ -98,6 +99,7 @@ class ReferenceData:
             return
         if fields["263"] == "2":
             ended = self._followed.pop(request_id, None)
+            self._unanswered.discard(request_id)
             if ended is not None and ended not in self._followed.values():
                 self._exchange.unsubscribe("status", ended)
             return
@@ -109,13 +111,16 @@ class ReferenceData:
             if symbol not in self._followed.values():
                 self._exchange.subscribe("status", symbol)
             self._followed[request_id] = symbol
-        self._run(self._ask(symbol, request_id))
+            self._unanswered.add(request_id)
+        self._run(self._ask(symbol, request_id, fields["263"] == "1"))
 
-    async def _ask(self, symbol: str, request_id: str) -> None:
+    async def _ask(self, symbol: str, request_id: str, stays: bool) -> None:
         try:
             status = await self._exchange.status(symbol)
         except SerlError:
             return  # the exchange is away; the session notices that by itself
+        if stays and request_id not in self._unanswered:
+            return  # the feed has brought a later one
         self._session.begin()
         self._send(symbol, request_id, status.halted, status.phase, status.reason)
         self._owner.flush()
@@ -132,6 +137,7 @@ class ReferenceData:
         return True
 
     def _send(self, symbol: str, request_id: str, halted: bool, phase: Phase, reason: HaltReason) -> None:
+        self._unanswered.discard(request_id)
         status = HALTED if halted else _STATUSES[phase]
         why = f" {reason.name}" if reason else ""
         text = f"{'HALTED' if halted else phase.name}{why}"

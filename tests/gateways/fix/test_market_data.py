@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from serl.clients.session import Instrument
-from serl.clients.values import FeedMessage, Trade
-from serl.exchange.records import CommandKind, HaltReason
+from serl.clients.values import FeedMessage, SymbolStatus, Trade
+from serl.exchange.records import CommandKind, HaltReason, Phase
 from serl.exchange.request import request_socket
 from serl.exchange.wire import FeedKind, Kind
 from serl.gateways.fix.codec import Frame, Message
 from serl.gateways.fix.instruments import Quoting
 from serl.gateways.fix.market_data import MarketData
-from serl.gateways.fix.reference import REQUESTS_MAX
+from serl.gateways.fix.reference import REQUESTS_MAX, ReferenceData
 from tests.gateways.fix.client import FixClient, timestamp
 from tests.gateways.fix.server_fixture import Gateway
 from tests.server_fixture import Served
@@ -108,6 +108,10 @@ class SlowExchange:
         await self.replied.wait()
         return [trade(2)]
 
+    async def status(self, symbol: str) -> SymbolStatus:
+        await self.replied.wait()
+        return SymbolStatus(False, Phase.CONTINUOUS, HaltReason.NONE)
+
 
 class Sent:
     """A session, and its connection, that keeps what it is to send."""
@@ -159,6 +163,28 @@ def test_each_trade_after_the_snapshot_comes_once() -> None:
         ("W", ["2"]),
         ("X", ["3"]),
         ("X", ["4"]),
+    ]
+
+
+def test_a_change_of_the_status_is_not_followed_by_an_earlier_status() -> None:
+    """A halt that the feed brought before the reply to the query was followed by the status before it."""
+
+    async def scenario(exchange: Any, sent: Any) -> None:
+        reference = ReferenceData(sent, exchange, {"BOND": Quoting(Instrument.of(0, "BOND", "0.01", "1"))}, sent)
+        for name, kind in (("now", 0), ("follow", 1)):
+            fields = ("35=e", f"324={name}", f"263={kind}", "55=BOND")
+            reference.receivers["e"](Message(Frame("FIX.4.4", "\x01".join(fields))))
+        await asyncio.sleep(0)
+        reference.take(FeedMessage("status/BOND/", [FeedKind.STATUS, 1, 0, 1, 0, [1, Phase.CONTINUOUS, 1]]))
+        exchange.replied.set()
+        while reference.waiting:
+            await asyncio.wait(reference._tasks)
+
+    sent = Sent()
+    asyncio.run(scenario(SlowExchange(), sent))
+    assert [re.findall("324=(\\w+)\x01.*\x01326=(\\d+)", body)[0] for _, body in sent.messages] == [
+        ("follow", "2"),
+        ("now", "17"),
     ]
 
 
