@@ -49,6 +49,7 @@ class Market:
         self.on_best: Callable[[SymbolMarket], None] = lambda symbol: None
         self._by_topic: dict[str, SymbolMarket] = {}
         self._trade_sequence: dict[str, int] = {}
+        self._status_sequence: dict[str, int] = {}
         self._client: AsyncExchange | None = None
         self._heard_s = 0.0
         self._rules_s = -math.inf
@@ -170,6 +171,7 @@ class Market:
                 symbol.best_id = symbol.book.id_at(message[3])  # the message of the same change to the book follows
                 self.on_best(symbol)
         else:
+            self._status_sequence[symbol.listing.name] = message[3]
             symbol.trading = not message[5][0] and message[5][1] == Phase.CONTINUOUS
 
     def _note_time(self, message: list[Any]) -> None:
@@ -179,7 +181,9 @@ class Market:
         is_new = self._epoch >= 0 and (epoch != self._epoch or sequence < known)
         self._epoch, self._sequence = epoch, sequence
         if is_new:
+            self._trade_sequence, self._status_sequence = {}, {}
             for symbol in self.symbols.values():
+                symbol.best_id = symbol.book.update_id
                 symbol.book.note_epoch(-1)
                 self._repair(symbol)
 
@@ -219,7 +223,7 @@ class Market:
             self._repairing.discard(symbol.listing.name)
 
     async def _load(self, symbol: SymbolMarket) -> None:
-        """Queries trades, book and status."""
+        """Queries trades, book and status. Replies take time: what the feed has brought meanwhile is later, and stays."""
         client = self._client
         assert client is not None
         listing = symbol.listing
@@ -230,8 +234,15 @@ class Market:
         self._take_trades(symbol, reply)
         while symbol.book.needs_snapshot:  # a book without a gap may be ahead of the snapshot, whose reply took time
             symbol.book.apply_snapshot(await client.ask(Kind.L2, listing.number, 0))
-        status = (await client.ask(Kind.STATUS, listing.number))[5]
-        symbol.trading = not status[0] and status[1] == Phase.CONTINUOUS
+        *_, sequence, _, status = await client.ask(Kind.STATUS, listing.number)
+        if sequence >= self._status_sequence.get(listing.name, -1):
+            symbol.trading = not status[0] and status[1] == Phase.CONTINUOUS
+        if symbol.book.update_id >= symbol.best_id:
+            self._take_best(symbol)
+
+    @staticmethod
+    def _take_best(symbol: SymbolMarket) -> None:
+        """Sets the best prices from the book."""
         bids, asks = (symbol.book.levels(side, 1) for side in (0, 1))
         bid_ticks, bid_lots = bids[0][:2] if bids else (0, 0)
         ask_ticks, ask_lots = asks[0][:2] if asks else (0, 0)
@@ -239,9 +250,11 @@ class Market:
         symbol.best_id = symbol.book.update_id
 
     def _take_trades(self, symbol: SymbolMarket, reply: list[Any]) -> None:
-        rows = reply[5]
+        *_, sequence, _, rows = reply
+        if sequence <= self._trade_sequence.get(symbol.listing.name, -1):
+            return
         if (rows[-1][0] if rows else 0) < symbol.last_id:
             symbol.forget_trades()
-        self._trade_sequence[symbol.listing.name] = int(reply[3])
+        self._trade_sequence[symbol.listing.name] = sequence
         if fresh := symbol.add_trades(rows):
             self.on_trades(symbol, fresh)
