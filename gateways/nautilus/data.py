@@ -1,6 +1,7 @@
 """Live market data: the feed of an exchange for the data engine of NautilusTrader."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -40,6 +41,9 @@ class SerlDataClient(LiveMarketDataClient):
         self._books: dict[Any, L2Book | L3Book] = {}
         self._filling: set[Any] = set()
         self._last_match: dict[Any, int] = {}
+        #: trades that the feed has brought while earlier ones are being requested, and the number of these requests
+        self._early: dict[Any, list[Any]] = {}
+        self._catching_up: Counter[Any] = Counter()
         self._best: dict[Any, list[int]] = {}
         #: functions that request the snapshot of a subscription, by channel and instrument
         self._snapshots: dict[tuple[str, Any], Callable[[], Coroutine[Any, Any, None]]] = {}
@@ -183,16 +187,27 @@ class SerlDataClient(LiveMarketDataClient):
             return
         if before is not None and (epoch, previous) > before:
             self.create_task(self._catch_up(instrument))
+        elif self._catching_up[instrument]:
+            self._early.setdefault(instrument, []).extend(items)
         else:
             self._publish_trades(instrument, items)
 
-    async def _catch_up(self, instrument: Any) -> None:
-        """Requests the trades that the feed missed."""
-        trades = await self._link.exchange.trades(instrument.symbol.value, TRADES_MAX)
-        newest = trades[-1].match_id if trades else 0
-        if newest < self._last_match[instrument]:  # another exchange, whose trades are numbered from 1 again
-            self._last_match[instrument] = 0
-        self._publish_trades(instrument, trades)
+    def _catch_up(self, instrument: Any) -> Coroutine[Any, Any, None]:
+        """Requests the trades that the feed missed, and publishes them, then those that have arrived since the call."""
+        self._catching_up[instrument] += 1
+        return self._request_trades_missed(instrument)
+
+    async def _request_trades_missed(self, instrument: Any) -> None:
+        try:
+            trades = await self._link.exchange.trades(instrument.symbol.value, TRADES_MAX)
+            newest = trades[-1].match_id if trades else 0
+            if newest < self._last_match[instrument]:  # another exchange, whose trades are numbered from 1 again
+                self._last_match[instrument] = 0
+            self._publish_trades(instrument, trades)
+        finally:
+            self._catching_up[instrument] -= 1
+            if not self._catching_up[instrument]:
+                self._publish_trades(instrument, self._early.pop(instrument, []))
 
     def _publish_trades(self, instrument: Any, items: list[Any]) -> None:
         units = self._provider.units[instrument]
