@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Protocol
 
 from serl.gateways.binance import market_json as as_json
@@ -184,15 +185,16 @@ class Streams:
             return TICKS_OF_A_SECOND, _window(symbol, kind)
         makers = {"ticker": as_json.ticker_event, "miniTicker": as_json.mini_ticker_event, "avgPrice": _average_event}
         if kind in makers:
-            make = makers[kind]
-            return TICKS_OF_A_SECOND, _State(lambda now_ms: symbol.last_id, lambda now_ms: make(symbol, now_ms))
+            make, version = makers[kind], _with_quotes if kind == "ticker" else _of_trades
+            return TICKS_OF_A_SECOND, _State(partial(version, symbol), partial(make, symbol))
         return None
 
     def _all_tickers(self, stream: str) -> _State:
         symbols = list(self._market.symbols.values())
-        make = as_json.ticker_event if stream.startswith("!ticker") else as_json.mini_ticker_event
+        full = stream.startswith("!ticker")
+        make, version = (as_json.ticker_event, _with_quotes) if full else (as_json.mini_ticker_event, _of_trades)
         return _State(
-            lambda now_ms: sum(symbol.last_id for symbol in symbols),
+            lambda now_ms: [version(symbol, now_ms) for symbol in symbols],
             lambda now_ms: [make(symbol, now_ms) for symbol in symbols],
         )
 
@@ -211,11 +213,21 @@ class Streams:
             self._hub.publish(stream, as_json.book_ticker_event(symbol))
 
 
+def _of_trades(symbol: SymbolMarket, now_ms: int) -> tuple[object, ...]:
+    """The version of the trades in a window of time: another one when a minute begins, because the oldest minute then leaves the window."""
+    return symbol.last_id, now_ms // MINUTE_MS
+
+
+def _with_quotes(symbol: SymbolMarket, now_ms: int) -> tuple[object, ...]:
+    """The same with the best prices, which a full ticker has too."""
+    return *_of_trades(symbol, now_ms), symbol.best
+
+
 def _window(symbol: SymbolMarket, kind: str) -> _State:
-    """A stream like ticker_1h: sent after trades, and when a minute begins, because the oldest minute then leaves the window."""
+    """A stream like ticker_1h."""
     size = kind.removeprefix("ticker_")
     return _State(
-        lambda now_ms: (symbol.last_id, now_ms // MINUTE_MS) if symbol.trades else None,
+        lambda now_ms: _of_trades(symbol, now_ms) if symbol.trades else None,
         lambda now_ms: as_json.window_event(symbol, now_ms, size, WINDOWS_MS[kind]),
     )
 

@@ -3,6 +3,8 @@
 import time
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from serl.clients.session import Instrument
 from serl.gateways.binance.bars import DAY_MS, INTERVALS, Bars, next_open, open_of
 from serl.gateways.binance.depth import DepthBook, DepthDiff
 from serl.gateways.binance.errors import BinanceError
+from serl.gateways.binance.hub import Hub
 from serl.gateways.binance.limits import Limits, LimitSettings
 from serl.gateways.binance.listing import Listing
 from serl.gateways.binance.market_endpoints import MARKET_ENDPOINTS
@@ -20,7 +23,7 @@ from serl.gateways.binance.order_entry import spend
 from serl.gateways.binance.order_file import OrderFile, OrderRecord
 from serl.gateways.binance.parameters import Parameters
 from serl.gateways.binance.scale import Scale
-from serl.gateways.binance.streams import CANDLES_LATE_MAX, Emitter, KlineEmitter, events_of
+from serl.gateways.binance.streams import CANDLES_LATE_MAX, Emitter, KlineEmitter, Streams, events_of
 from serl.gateways.binance.symbol import SymbolMarket
 
 HOUR_MS = 3_600_000
@@ -107,6 +110,24 @@ def test_a_candle_stream_closes_every_candle() -> None:
     assert [second for second, closed in found if not closed] == [1000, 1001, 1002, 1005]
     assert candles(stream, 1_005_900) == []
     assert len(candles(stream, 90_000_000)) <= CANDLES_LATE_MAX + 1, "the clock was set"
+
+
+@pytest.mark.parametrize(
+    "stream, follows_quotes", [("demousdt@ticker", True), ("!ticker@arr", True), ("demousdt@miniTicker", False)]
+)
+def test_tickers_are_sent_when_anything_in_them_changes(stream: str, follows_quotes: bool) -> None:
+    """Without a trade, the best prices of a ticker stayed, and so did the trades of minutes that had left its day."""
+    symbol = demo_market()
+    symbol.add_trades([[1, 1_000_000, 100, 8, 0, 0]])
+    market: Any = SimpleNamespace(symbols={"DEMOUSDT": symbol})
+    made = Streams(market, Hub())._emitter(stream)
+    assert made is not None
+    sent = [len(list(events_of(made[1], time_ms))) for time_ms in (1000, 2000)]
+    symbol.best = (99, 1, 101, 1)
+    sent += [
+        len(list(events_of(made[1], time_ms))) for time_ms in (3000, 4000, DAY_MS + HOUR_MS, DAY_MS + HOUR_MS + 1000)
+    ]
+    assert sent == [1, 0, int(follows_quotes), 0, 1, 0]
 
 
 def test_prints_are_no_last_trade_and_make_no_candle() -> None:
