@@ -97,8 +97,13 @@ class MarketConfig(LearningSettings):
     @field_validator("hours")
     @classmethod
     def _hours_are_times(cls, hours: str | None) -> str | None:
-        if hours is not None and not re.fullmatch(f"{TIME}-{TIME}", hours):
+        if hours is None:
+            return None
+        if not re.fullmatch(f"{TIME}-{TIME}", hours):
             raise ValueError("expected FROM-TO, like 10:00-14:00")
+        start_ns, end_ns = _span_ns(hours)
+        if start_ns >= end_ns:
+            raise ValueError("expected an end after the start")
         return hours
 
     @model_validator(mode="after")
@@ -124,10 +129,12 @@ class MarketConfig(LearningSettings):
     @property
     def span_ns(self) -> tuple[int, int] | None:
         """`hours` as times of day; None without them."""
-        if self.hours is None:
-            return None
-        start, _, end = self.hours.partition("-")
-        return time_of_day_ns(start, hours=RECORDED_HOURS), time_of_day_ns(end, hours=RECORDED_HOURS)
+        return None if self.hours is None else _span_ns(self.hours)
+
+
+def _span_ns(hours: str) -> tuple[int, int]:
+    start, _, end = hours.partition("-")
+    return time_of_day_ns(start, hours=RECORDED_HOURS), time_of_day_ns(end, hours=RECORDED_HOURS)
 
 
 def with_overrides(market: MarketConfig, overrides: dict[str, Any]) -> MarketConfig:

@@ -35,7 +35,7 @@ from serl.agents.execution.errors import DataError
 from serl.agents.execution.policies.volume import VolumeCurve
 from serl.agents.learning.folds import FOLD, fold_of_hours, fold_seeds
 from serl.agents.learning.market_config import MarketConfig
-from serl.agents.realism.days import load_day
+from serl.agents.realism.days import load_day, window_text
 from serl.agents.signals.forecaster_file import read_forecaster
 from serl.agents.traders.builtin import POPULATIONS, read_yaml
 from serl.agents.traders.errors import PopulationError
@@ -223,6 +223,7 @@ class Books:
     def _hours(self, part: str) -> Sequence[Hours]:
         span = self.config.span_ns
         if span is not None and part == (TRAIN if self.config.part == FOLD else self.config.part):
+            self._check_within_days(span)
             return [
                 Hours(index, *span, volume_lots_per_s(recorded_trades(day)[:-1], *span), lot_multiple(day.commands))
                 for index, day in enumerate(self.days)
@@ -237,6 +238,20 @@ class Books:
                 f"market.hours: expected hours without those of the part {part}, which are used too, got {self.config.hours}; choose others"
             )
         return found
+
+    def _check_within_days(self, span: tuple[int, int]) -> None:
+        """Raises ConfigError unless all days cover the hours of the settings, because windows outside a day are refused only when they are drawn."""
+        for day in self.days:
+            symbol, first_ns, last_ns = (
+                day.reference.symbols[0].name,
+                day.reference.first_time_ns,
+                day.reference.last_time_ns,
+            )
+            covered = -(-first_ns // SECOND_NS) * SECOND_NS, last_ns // SECOND_NS * SECOND_NS
+            if span[0] < covered[0] or span[1] > covered[1]:
+                raise ConfigError(
+                    f"market.hours: expected hours within those of the day of {symbol}, {window_text(covered)}, got {self.config.hours}; choose others"
+                )
 
     def dates(self, days: Any) -> Any:
         """See Source."""

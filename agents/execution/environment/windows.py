@@ -5,8 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from serl.exchange.config import time_of_day_text
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
+
+SECOND_NS = 1_000_000_000
 
 
 def ends_ns(episodes: Rows) -> Any:
@@ -47,7 +50,8 @@ def check(episodes: Rows, spans_ns: Sequence[tuple[int, int]], most_lots: Sequen
     if np.any(outside):
         bad = int(np.argmax(outside))
         raise ConfigError(
-            f"window: expected times within the day, {first[bad]} to {last[bad]} ns, got a window from {start_ns[bad]} to {end_ns[bad]} ns"
+            f"window: expected times within the day, {time_of_day_text(first[bad] + SECOND_NS - 1)} to {time_of_day_text(last[bad])}, got a window "
+            f"from {time_of_day_text(start_ns[bad])} to {time_of_day_text(end_ns[bad])}; choose other hours"
         )
     most = np.array(most_lots)[days]
     if np.any(qty > most):

@@ -267,6 +267,18 @@ def test_hours_take_the_place_of_those_of_one_part_only(tmp_path: Path) -> None:
         early.hours("train")
 
 
+@pytest.mark.parametrize("hours", ["13:10-14:30", "09:00-09:50"])
+def test_hours_beyond_a_recorded_day_are_refused_before_an_order_is_drawn(tmp_path: Path, hours: str) -> None:
+    """A training ended at the first order there, after any time."""
+    path = tmp_path / "a.day"
+    write_day(generate_day(3, start_ns=time_of_day_ns("09:30"), end_ns=time_of_day_ns("14:00")), path)
+    config = MarketConfig(data=[path], hours=hours, environments=4, duration_s=60, interval_s=10)
+    with pytest.raises(
+        ConfigError, match=f"hours within those of the day of DEMO, 09:30:00-13:59:59, got {hours}; choose"
+    ):
+        Scenario(config).sampler  # noqa: B018
+
+
 def trained_in(scenario: Scenario) -> Policy:
     """As the file of a policy that was trained there."""
     env = scenario.env(Scales())
