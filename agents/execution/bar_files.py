@@ -23,7 +23,7 @@ TICK_SIZE = 0.01
 """Unit of the prices in a table of bars; costs in bps do not depend on it."""
 UNITS_SHARE = 1e-3
 """How far beyond the range of its bar a VWAP may be for rounding, as a share of the price."""
-MINUTE_NS = 60_000_000_000
+MINUTE_NS, DAY_MINUTES = 60_000_000_000, 1440
 SORTED_DATE = re.compile(r"\d{4}-?\d{2}-?\d{2}(?!\d)")
 """A date whose order as text is that of time."""
 NUMBERS = ("open", "high", "low", "close", "volume")
@@ -66,8 +66,8 @@ def read_bars(path: Path) -> BarTable:
             raise DataError(
                 f"{path}: date: expected dates like 2020-01-31, by whose order training and test are split, got {text!r}; convert them"
             )
-    values = np.stack([table[name].to_numpy().astype(float) for name in NUMBERS], axis=1)
-    amount = table["amount"].to_numpy().astype(float) if "amount" in table.column_names else None
+    values = np.stack([_numbers(path, table, name) for name in NUMBERS], axis=1)
+    amount = _numbers(path, table, "amount") if "amount" in table.column_names else None
     opened, high, low, close, volume = values.T
     priced = np.isfinite(values).all(axis=1) & (values[:, :4] > 0).all(axis=1) & (volume >= 0)
     valid = priced & (low <= np.minimum(opened, close)) & (high >= np.maximum(opened, close))
@@ -96,13 +96,28 @@ def read_bars(path: Path) -> BarTable:
         "stock_days_without_volume": int((long_enough & ~traded_day).sum()),
         "bars_missing": int(len(complete) * len(times) - present[complete].sum()),
     }  # fmt: skip
-    starts_ns = np.array([time_of_day_ns(text) for text in times])
+    starts_ns = np.array([time_of_day_ns(text, f"{path}: {time_name}") for text in times])
     bar_ns = int(np.diff(starts_ns).min()) if len(starts_ns) > 1 else MINUTE_NS
     if time_name == "time":
-        bar_ns = int(table["period"][0].as_py()) * MINUTE_NS
+        minutes = _numbers(path, table, "period")[0]
+        if not 1 <= minutes <= DAY_MINUTES:
+            raise DataError(
+                f"{path}: period: expected minutes from 1 to {DAY_MINUTES}, got {minutes:g}; correct the column"
+            )
+        bar_ns = int(minutes) * MINUTE_NS
         starts_ns -= bar_ns
     bars = BarDays(starts_ns, bar_ns, _fill_gaps(grid[complete]))
     return BarTable(bars, tuple(symbols), tuple(dates), complete // len(dates), complete % len(dates), counts)
+
+
+def _numbers(path: Path, table: Any, name: str) -> Any:
+    """The column of a name as floats. Raises DataError if it has other values than numbers."""
+    try:
+        return table[name].to_numpy().astype(float)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"{path}: {name}: expected numbers, got a column of {table[name].type} ({error}); convert it"
+        ) from None
 
 
 def _check_units(path: Path, vwap: Any, low: Any, high: Any) -> None:

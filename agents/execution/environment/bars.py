@@ -30,6 +30,8 @@ from serl.exchange.records import Rows
 OPEN, HIGH, LOW, CLOSE, PRICE, VOLUME = range(6)
 FILLS = ("strict", "touch")
 """Models of what a resting order fills; see the module."""
+NOTIONAL_MAX = 2.0**62
+"""Largest sum of price x volume of a window, in ticks x lots; what costs add fits into the rest of 64 bits."""
 # Columns of `env_states`, one row per environment
 DAY, SIGN, NOW = range(3)
 
@@ -176,13 +178,16 @@ class StaticBars:
         self.count, self.bars = count, bars
         self.frames, self.fills = np.zeros(count, FRAME), np.zeros(count, FILL)
         self._most_lots = bars.values[..., VOLUME].sum(axis=1)
+        notional = np.maximum(1.0, bars.values[..., HIGH]) * bars.values[..., VOLUME]
+        self._notional_before = np.pad(np.cumsum(notional, axis=1), ((0, 0), (1, 0)))
         self._spans = [(int(bars.starts_ns[0]), int(bars.starts_ns[-1]) + bars.bar_ns)] * len(bars.values)
         self._rules = (half_spreads_bps, impact_bps, participation, fills == "strict")
         self._env_states = np.zeros((count, 3), np.int64)
         self._all_envs = np.arange(count)
 
     def reset(self, which: Any, episodes: Rows) -> None:
-        """See ExecutionMarket. Raises ConfigError for a start within a bar, or an interval that ends within one: its close is not known then."""
+        """See ExecutionMarket. Raises ConfigError for a start within a bar, or an interval that ends within one: its close is not known then; and for
+        more volume than can be counted."""
         windows.check(episodes, self._spans, self._most_lots)
         odd = episodes["interval_ns"] % self.bars.bar_ns != 0
         if np.any(odd):
@@ -195,6 +200,13 @@ class StaticBars:
         if np.any(within):
             raise ConfigError(
                 f"start_ns: expected the start of a bar, such as {bar_ns[within][0]}, got {start_ns[within][0]}; start with one"
+            )
+        first, last = (np.searchsorted(self.bars.starts_ns, times) for times in (start_ns, windows.ends_ns(episodes)))
+        most = (self._notional_before[episodes["day"], last] - self._notional_before[episodes["day"], first]).max()
+        if most > NOTIONAL_MAX:
+            raise ConfigError(
+                f"window: expected at most {NOTIONAL_MAX:.3g} ticks x lots of price x volume, which 64 bits hold, got {most:.3g}; choose shorter orders, "
+                "or multiply the volumes of the file by less"
             )
         self._env_states[which] = np.stack([episodes["day"], episodes["sign"], start_ns], axis=1)
         self._run(which, np.zeros(len(which), CHILD), start_ns)

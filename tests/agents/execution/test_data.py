@@ -87,6 +87,24 @@ def test_volumes_of_less_than_a_lot_a_day_are_refused(tmp_path: Path) -> None:
         bar_dataset(write(tmp_path / "bars.parquet", table))
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "error"),
+    [
+        ("open", "ten", "bars.parquet: open: expected numbers, got a column of string"),
+        ("ToD", "25:00:00", "bars.parquet: ToD: expected a time of day .* got '25:00:00'"),
+        ("period", "1min", "bars.parquet: period: expected numbers, got a column of string"),
+        ("period", 0, "bars.parquet: period: expected minutes from 1 to 1440, got 0"),
+    ],
+)
+def test_columns_of_other_values_are_named(tmp_path: Path, column: str, value: object, error: str) -> None:
+    table = rows()
+    if column == "period":
+        table["time"] = table.pop("ToD")
+    table[column] = [value] * len(table["symbol"])
+    with pytest.raises((DataError, ConfigError), match=error):
+        read_bars(write(tmp_path / "bars.parquet", table))
+
+
 def test_a_stock_day_without_volume_is_dropped_and_counted(tmp_path: Path) -> None:
     table = rows()
     table["volume"][:BARS] = [0.0] * BARS

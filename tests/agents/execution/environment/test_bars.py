@@ -163,6 +163,21 @@ def test_invalid_orders_are_refused(order: np.ndarray, text: str) -> None:
         market().reset(np.arange(1), order)
 
 
+def test_a_window_whose_trades_cannot_be_counted_is_refused() -> None:
+    """Bitcoins in units of 1e-8: the sum of price x volume became negative, and so did the VWAP of the market."""
+    values = DAYS.values.copy()
+    values[:, 0, 5] = values[:, 2, 5] = 4e15
+    one = StaticBars(BarDays(DAYS.starts_ns, DAYS.bar_ns, values), 1)
+    for start, steps in ((0, 2), (60, 2)):
+        one.reset(np.arange(1), episode(start=start, interval=60, steps=steps))
+        step(one, child(market=10), start + 60 * steps)
+        assert one.frames[0]["traded_notional"] > 0
+    with pytest.raises(
+        ConfigError, match=r"expected at most 4\.61e\+18 ticks x lots .* got 8\.12e\+18; choose shorter orders"
+    ):
+        one.reset(np.arange(1), episode(interval=60, steps=3))
+
+
 def test_invalid_bars_are_refused() -> None:
     with pytest.raises(ConfigError, match="suspended"):
         bars((1.0, 1.0, 1.0, 0.0, 1.0, 5.0))
