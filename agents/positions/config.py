@@ -16,7 +16,7 @@ from serl.agents.positions.market import PositionMarket
 from serl.agents.signals.forecaster_file import read_forecaster
 from serl.agents.traders.forecasters import with_observed_forecaster
 from serl.agents.traders.phases import Phases
-from serl.agents.traders.population import load_population
+from serl.agents.traders.population import PopulationConfig, load_population
 from serl.exchange.errors import ConfigError
 from serl.exchange.invalid import describe_invalid
 
@@ -41,6 +41,10 @@ class PositionConfig(LearningSettings):
     @abstractmethod
     def unit_lots(self) -> int:
         """The quantity whose profit in ticks is the reward."""
+
+    @abstractmethod
+    def check_lots(self, population: PopulationConfig) -> None:
+        """Raises `ConfigError` if quantities of the settings vanish when they are rounded to the lots of a population."""
 
     @model_validator(mode="after")
     def _lasts_a_decision(self) -> "PositionConfig":
@@ -67,9 +71,10 @@ Market = TypeVar("Market", bound=PositionMarket)
 
 
 def position_market(config: PositionConfig, count: int, kind: type[Market] = PositionMarket) -> Market:
-    """N markets of the settings. Raises `ConfigError` for a population that environments cannot use, and SignalError for a file that is not a
+    """N markets of the settings. Raises `ConfigError` for a population that environments or settings cannot use, and SignalError for a file that is not a
     forecaster."""
     population = load_population(config.population)
+    config.check_lots(population)
     if config.forecaster is not None:
         population = with_observed_forecaster(population, read_forecaster(config.forecaster))
     cache_mb = config.simulated_days * MB_PER_DAY * len(population.symbols)

@@ -63,12 +63,11 @@ class TargetConfig(PositionConfig):
 
 
 class TargetVectorEnv(PositionVectorEnv):
-    """See the module and `PositionVectorEnv`. Raises `ConfigError` if targets coincide after rounding to the lots of the market."""
+    """See the module and `PositionVectorEnv`."""
 
     def __init__(
         self, market: PositionMarket, sampler: Sampler, config: TargetConfig, observer: Observing, features: tuple[str, ...]
     ) -> None:  # fmt: skip
-        config.check_lots(market.population)
         self._targets, self._lot = config, market.population.market.lot_multiple
         actions = (
             gymnasium.spaces.Discrete(config.positions)

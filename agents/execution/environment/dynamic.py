@@ -72,6 +72,8 @@ class DynamicMarket:
     def __init__(
         self, population: PopulationConfig, count: int, *, latency_ns: int = 1_000_000, cache_mb: int = 256, threads: int = 0
     ) -> None:  # fmt: skip
+        if count < 1:
+            raise ConfigError(f"environments: expected at least one, got {count}")
         if latency_ns < 0 or cache_mb < 0 or threads < 0:
             raise ConfigError(
                 f"dynamic market: expected numbers from 0 on, got latency_ns {latency_ns}, cache_mb {cache_mb}, threads {threads}"

@@ -1,6 +1,7 @@
 """Market making: accounts that the book itself keeps, quotes that keep their place, limits, the end of a window, and bad settings."""
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -309,6 +310,8 @@ def test_the_parameters_are_measured_and_the_formulas_hold_less_inventory() -> N
         ({"duration_s": 0.5}, "expected duration_s of at least interval_s"),
         ({"quote_lots": 50}, "expected inventory_lots_max of at least quote_lots"),
         ({"quote": 1}, "quote"),
+        ({"quote_lots": 10**6 + 1}, "quote_lots: expected a number less than or equal to 1000000"),  # never quoted
+        ({"inventory_lots_max": 10**6 + 1}, "inventory_lots_max: expected a number less"),  # never closed at the end
         ({"part": "unseen"}, "part"),
         ({"duration_s": 1e6}, "of continuous trading, got less"),
         ({"population": "basket"}, "symbol"),
@@ -317,6 +320,21 @@ def test_the_parameters_are_measured_and_the_formulas_hold_less_inventory() -> N
 def test_bad_settings(settings: dict[str, Any], error: str) -> None:
     with pytest.raises(ConfigError, match=error):
         made(2, **settings)
+
+
+def test_a_quote_below_the_lots_of_the_market_is_refused(tmp_path: Path) -> None:
+    """It was rounded down to nothing, and nothing was quoted."""
+    file = tmp_path / "tens.yaml"
+    file.write_text(population(lot_multiple=10).model_dump_json())
+    assert made(population=str(file))
+    with pytest.raises(ConfigError, match=r"quote_lots: expected at least 10, the lot_multiple of .*, got 9"):
+        made(population=str(file), quote_lots=9)
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_a_number_of_environments_below_one_is_refused(count: int) -> None:
+    with pytest.raises(ConfigError, match=f"environments: expected at least one, got {count}"):
+        made(count)
 
 
 @pytest.mark.parametrize("name", ["latency_us", "offset_ticks", "inventory_penalty"])
