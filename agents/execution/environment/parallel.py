@@ -45,7 +45,7 @@ class ExecutionParallelEnv(ParallelEnv[str, Any, Any]):
         if message_size < 0:
             raise ConfigError(f"message_size: expected 0 or more, got {message_size}")
         self.vector = ExecutionVectorEnv(market, sampler, **options)
-        self.shared, self.message_size = shared, message_size
+        self.shared, self.message_size, self._lot_multiples = shared, message_size, market.lot_multiples
         self.possible_agents = [f"agent_{number}" for number in range(market.agents)]
         self.agents: list[str] = []
         self.render_mode: str | None = None
@@ -92,8 +92,9 @@ class ExecutionParallelEnv(ParallelEnv[str, Any, Any]):
                 rows[name] = rows[name][0]
             return rows
         rows = np.repeat(sampler.sample(random, 1), count)
-        each, remainder = divmod(int(rows["qty_lots"][0]), count)
-        rows["qty_lots"] = np.maximum(1, each + (np.arange(count) < remainder))
+        lot = int(self._lot_multiples[rows["day"][0]])
+        each, remainder = divmod(int(rows["qty_lots"][0]) // lot, count)
+        rows["qty_lots"] = lot * np.maximum(1, each + (np.arange(count) < remainder))
         return rows
 
     def step(self, actions: dict[str, Any]) -> tuple[Any, Any, Any, Any, Any]:

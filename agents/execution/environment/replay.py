@@ -220,6 +220,9 @@ class ReplayMarket:
 
     The orders of one decision arrive in the order of the agents. The trades of others (FRAME) exclude those of every agent of the book.
     answers: how far each of the days gives way (docs/answering.md); None: history continues unchanged.
+
+    Attributes:
+        lot_multiples: (days,) lots that orders must be a multiple of.
     """
 
     def __init__(
@@ -238,7 +241,7 @@ class ReplayMarket:
         for book in range(books):
             self._market.grant_operator(book)
         self._spans = [(day.reference.first_time_ns, day.reference.last_time_ns) for day in days]
-        self._lot_multiples = np.array([lot_multiple(day.commands) for day in days])
+        self.lot_multiples = np.array([lot_multiple(day.commands) for day in days])
         self._history = np.concatenate([day.commands for day in days])
         # END_DAY would cancel orders in the books of other environments; the days of populations, which have it, consist of DAY orders
         self._history["kind"][self._history["kind"] == CommandKind.END_DAY] = CommandKind.MASS_CANCEL
@@ -259,7 +262,7 @@ class ReplayMarket:
         """See ExecutionMarket. Raises ConfigError unless all agents of a book start together, with the same day and window."""
         books = self._books_of(which)
         windows.check(episodes, self._spans, self._most_lots)
-        windows.check_multiples(episodes, self._lot_multiples[episodes["day"]])
+        windows.check_multiples(episodes, self.lot_multiples[episodes["day"]])
         shared = episodes[["day", "start_ns", "interval_ns", "steps"]].reshape(-1, self.agents)
         if np.any(shared != shared[:, :1]):
             raise ConfigError(

@@ -13,10 +13,12 @@ from serl.agents.execution.environment.parallel import ExecutionParallelEnv
 from serl.agents.execution.environment.records import EPISODE, FRAME
 from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
+from serl.agents.traders.simulate import simulate
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
 from serl.history.day import Day
 from serl.history.generate import generate_day
+from tests.agents.traders.test_rules import population
 
 SECOND_NS = 1_000_000_000
 
@@ -177,3 +179,17 @@ def test_messages_are_numbers(day: Day, sampler: RandomOrders) -> None:
     env.reset(seed=1)
     with pytest.raises(ConfigError, match="actions: expected numbers, got NaN"):
         env.step({agent: np.array([0.01, np.nan]) for agent in env.agents})
+
+
+def test_a_shared_order_is_split_into_the_lots_of_the_market() -> None:
+    day = simulate(population(lot_multiple=10), 1, 36_000 * SECOND_NS)
+    sampler = RandomOrders([trading_hours(day)], duration_s=60)
+    env = ExecutionParallelEnv(ReplayMarket([day], 1, 3), sampler)
+    totals = []
+    for seed in range(5):
+        env.reset(seed=seed)
+        lots = env.vector.accounts.episodes["qty_lots"]
+        assert not (lots % 10).any() and 10 <= lots.min() >= lots.max() - 10
+        totals.append(int(lots.sum()))
+    expected = [int(sampler.sample(np.random.Generator(np.random.PCG64(seed)), 1)["qty_lots"][0]) for seed in range(5)]
+    assert totals == [max(30, lots) for lots in expected]
