@@ -187,7 +187,7 @@ class Episodes:
 
 
 def read_episodes(place: Place) -> Episodes:
-    """Reads a dataset. Raises DatasetError unless there is one written by serl."""
+    """Reads a dataset. Raises DatasetError unless there is one written by serl, with finite numbers."""
     if not place.exists:
         raise DatasetError(f"{place.folder}: expected a Minari dataset, got none; make one with serl episodes export")
     try:
@@ -199,6 +199,12 @@ def read_episodes(place: Place) -> Episodes:
         raise DatasetError(
             f"{place.folder}: expected a dataset of serl episodes export, got another or a damaged one ({error!r})"
         ) from None
+    for number, one in enumerate(episodes):
+        for name in ("observations", "actions", "rewards"):
+            if not np.isfinite(getattr(one, name)).all():
+                raise DatasetError(
+                    f"{place.folder}: episode {number}: {name}: expected finite numbers, got others; export the dataset again"
+                )
     working = [one.infos["remaining_lots"][:-1] > 0 for one in episodes]
     return Episodes(
         np.concatenate([one.observations[:-1][kept] for one, kept in zip(episodes, working, strict=True)]),

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import minari
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from minari.data_collector.episode_buffer import EpisodeBuffer
 
 from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.observation import Scales
@@ -19,6 +21,7 @@ from serl.agents.learning.cli_episodes import clone as clone_command
 from serl.agents.learning.cli_episodes import export
 from serl.agents.learning.cloning import CloneConfig, best_episodes, clone
 from serl.agents.learning.environments import Scenario
+from serl.agents.learning.episodes import Recording
 from serl.agents.learning.errors import DatasetError
 from serl.agents.learning.evaluation import execute_orders
 from serl.agents.learning.market_config import MarketConfig, with_overrides
@@ -210,3 +213,21 @@ def test_data_of_another_part_are_not_learnt_from(folder: Path, dataset: minari.
         clone(one, CloneConfig())
     with pytest.raises(DatasetError, match="got none"):
         read_episodes(dataset_place(str(tmp_path / "nothing")))
+
+
+@pytest.mark.parametrize("name", ["observations", "actions", "rewards"])
+def test_numbers_that_are_not_finite_are_refused(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The clone learnt nothing from them, or left the episode out, and was written as if it had."""
+    write = minari_files._buffers
+
+    def damaged(recording: Recording) -> Iterator[EpisodeBuffer]:
+        getattr(recording, name)[1, 0] = np.nan
+        return write(recording)
+
+    monkeypatch.setattr(minari_files, "_buffers", damaged)
+    made = tmp_path / "made"
+    invoke(export, "--config", folder / "settings.yaml", "--policy", "twap", "--episodes", 2, "--output", made)
+    with pytest.raises(DatasetError, match=rf"made: episode 1: {name}: expected finite numbers"):
+        read_episodes(dataset_place(str(made)))
