@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
 from serl.clients.asynchronous import AsyncExchange
@@ -19,6 +19,8 @@ REQUESTS_MAX = 64
 """Maximum number of simultaneous subscriptions of a session."""
 INTERVAL_S = 0.05
 """The shortest time between two messages about book changes, which contain the state at that time. Trades are sent one by one."""
+TRADES_MAX = 1000
+"""The most trades that an exchange returns."""
 BID, OFFER, TRADE = "0", "1", "2"
 """MDEntryType (269)."""
 UNKNOWN_SYMBOL, DUPLICATE, TOO_MANY, BAD_SUBSCRIPTION, BAD_UPDATE, BAD_ENTRY = 0, 1, 3, 4, 6, 8
@@ -39,8 +41,8 @@ class Subscription:
 
     Attributes:
         shown: for each symbol the sides as last sent (price to quantity), and the book's sequence at that time.
-        early: for each symbol without a snapshot so far, the trades of the feed, which may be later than the snapshot.
-        traded: for each symbol with a snapshot, the id of the last trade in it.
+        early: for each symbol without a snapshot so far, or with a gap in the feed, the trades of the feed since then.
+        traded: for each symbol with a snapshot, the id of the last trade that was sent.
     """
 
     request_id: str
@@ -69,6 +71,7 @@ class MarketData:
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._filling: set[str] = set()
+        self._heard: dict[str, tuple[int, int]] = {}  # epoch and sequence of the last message of trades, by symbol
         self._clock = UtcClock()
         self.receivers: dict[str, Callable[[Message], None]] = {"V": self._request}
 
@@ -109,7 +112,10 @@ class MarketData:
                 subscription.early = {symbol: [] for symbol in subscription.symbols}
             self._subscriptions[request_id] = subscription
             self._schedule()
-        task = asyncio.create_task(self._begin(subscription, kind == "1"))
+        self._run(self._begin(subscription, kind == "1"))
+
+    def _run(self, steps: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(steps)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -226,9 +232,7 @@ class MarketData:
             finally:
                 self._filling.discard(symbol)
 
-        task = asyncio.create_task(fill())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._run(fill())
 
     def _send_change(self, subscription: Subscription, symbol: str) -> None:
         book = self._exchange.core.books[f"l2/{symbol}/"]
@@ -259,17 +263,42 @@ class MarketData:
         if not isinstance(item, FeedMessage) or not item.topic.startswith("trade/"):
             return
         symbol = item.topic.split("/")[1]
-        trades = [Trade(*trade) for trade in item.message[5]]
+        _, epoch, previous, sequence, _, rows = item.message
+        trades, before = [Trade(*trade) for trade in rows], self._heard.get(symbol, (epoch, previous))
+        self._heard[symbol] = epoch, sequence
+        has_gap = epoch != before[0] or previous > before[1]
         for subscription in self._subscriptions.values():
+            if has_gap and symbol in subscription.traded:
+                subscription.early.setdefault(symbol, [])
             if symbol in subscription.early:
                 subscription.early[symbol] += trades
             elif symbol in subscription.traded:
                 self._send_trades(subscription, symbol, trades)
+        if has_gap:
+            self._run(self._catch_up(symbol))
+
+    async def _catch_up(self, symbol: str) -> None:
+        """Sends the trades that the feed missed, as far as the exchange still has them, then those that it has brought since."""
+        try:
+            missed = await self._exchange.trades(symbol, TRADES_MAX)
+        except SerlError:
+            missed = []  # the exchange is away; the session notices that by itself
+        self._session.begin()
+        for subscription in self._subscriptions.values():
+            if symbol in subscription.traded and symbol in subscription.early:
+                if (
+                    missed and missed[-1].match_id < subscription.traded[symbol]
+                ):  # another journal, whose trades are numbered from 1 again
+                    subscription.traded[symbol] = 0
+                self._send_trades(subscription, symbol, missed + subscription.early.pop(symbol))
+        self._owner.flush()
 
     def _send_trades(self, subscription: Subscription, symbol: str, trades: list[Trade]) -> None:
-        """Sends the trades that the snapshot does not contain."""
-        fresh = [trade for trade in trades if trade.match_id > subscription.traded[symbol]]
-        self._send_entries(subscription, [self._trade(symbol, trade) for trade in fresh])
+        """Sends the trades that the client does not have yet."""
+        fresh = {trade.match_id: trade for trade in trades if trade.match_id > subscription.traded[symbol]}
+        if fresh:
+            subscription.traded[symbol] = max(fresh)
+            self._send_entries(subscription, [self._trade(symbol, trade) for trade in fresh.values()])
 
     def _trade(self, symbol: str, trade: Trade) -> str:
         quoting = self._quotings[symbol]

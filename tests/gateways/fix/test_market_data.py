@@ -96,17 +96,17 @@ def test_changes(gateway: Gateway, alice: FixClient) -> None:
 
 
 class SlowExchange:
-    """The client of a gateway, whose replies come when the test says so. Its last trade is the second."""
+    """The client of a gateway, whose replies come when the test says so. Its last trade is the second, until the test says otherwise."""
 
     def __init__(self) -> None:
-        self.core, self.replied = SimpleNamespace(books={}), asyncio.Event()
+        self.core, self.replied, self.traded = SimpleNamespace(books={}), asyncio.Event(), [1, 2]
 
     def subscribe(self, channel: str, symbol: str) -> None:
         pass
 
     async def trades(self, symbol: str, count: int) -> list[Trade]:
         await self.replied.wait()
-        return [trade(2)]
+        return [trade(number) for number in self.traded[-count:]]
 
     async def status(self, symbol: str) -> SymbolStatus:
         await self.replied.wait()
@@ -164,6 +164,44 @@ def test_each_trade_after_the_snapshot_comes_once() -> None:
         ("X", ["3"]),
         ("X", ["4"]),
     ]
+
+
+def test_trades_that_the_feed_missed_are_sent() -> None:
+    """Nobody learnt of them. After another journal, whose trades have lower numbers, there were none any more."""
+
+    async def scenario(exchange: Any, sent: Any) -> None:
+        quoting = Quoting(Instrument.of(0, "BOND", "0.01", "1"))
+        market = MarketData(sent, exchange, {"BOND": quoting}, sent)
+        fields = ("35=V", "262=t", "263=1", "264=0", "267=1", "269=2", "146=1", "55=BOND")
+        market.receivers["V"](Message(Frame("FIX.4.4", "\x01".join(fields))))
+
+        def feed(epoch: int, previous: int, sequence: int, *numbers: int) -> None:
+            message = [FeedKind.TRADE, epoch, previous, sequence, 0, [trade(number) for number in numbers]]
+            market.take(FeedMessage("trade/BOND/", message))
+
+        async def replied() -> None:
+            exchange.replied.set()
+            while market.waiting:
+                await asyncio.wait(market._tasks)
+            exchange.replied.clear()
+
+        await replied()
+        feed(1, 0, 10, 3)
+        exchange.traded = [1, 2, 3, 4, 5, 6]
+        feed(1, 11, 12, 6)  # the message of 4 and 5 is lost
+        feed(1, 12, 13, 7)
+        await replied()
+        feed(1, 13, 14, 8)
+        exchange.traded = [1]
+        feed(2, 0, 3, 1)
+        await replied()
+        feed(2, 3, 4, 2)
+        market.close()
+
+    sent = Sent()
+    asyncio.run(scenario(SlowExchange(), sent))
+    found = [re.findall("\x01271=(\\d+)", body) for _, body in sent.messages]
+    assert found == [["2"], ["3"], ["4", "5", "6", "7"], ["8"], ["1"], ["2"]]
 
 
 def test_a_change_of_the_status_is_not_followed_by_an_earlier_status() -> None:
