@@ -240,6 +240,11 @@ def test_agents_of_one_book_get_the_reward_of_the_settings(day: Path) -> None:
     ("settings", "error"),
     [
         ({"data": "a.day", "population": "small"}, "expected either data .* got both; give one of them"),
+        ({"data": "a.day", "kind": "dynamic"}, "data: expected none for kind dynamic, got data; leave out kind"),
+        ({"kind": "replay"}, "data: expected a day with a book, or a file of bars for kind replay, got none"),
+        ({"data": None}, "data: expected the path of a file, or a list of paths, got None"),
+        ({"data": ["a.day", 3]}, r"data: expected the path of a file, or a list of paths, got \['a.day', 3\]"),
+        ({**SMALL, "scales": 3}, "scales: expected serl's Scales or none, got 3"),
         ({"population": "smal"}, "smal"),
         ({**SMALL, "actions": "all"}, "actions"),
         ({**SMALL, "nonsense": 1}, "nonsense"),

@@ -66,7 +66,7 @@ def execution_vector_env(num_envs: int = 1, *, scales: Scales | None = None, **s
     """
     config = market_settings(**settings)
     days = _days(config)
-    return _scenario(config, days, num_envs).env(scales or _fitted_scales(config))
+    return _scenario(config, days, num_envs).env(_scales(scales, config))
 
 
 def parallel_env(
@@ -92,15 +92,14 @@ def parallel_env(
         ReplayMarket(days, 1, agents, latency_ns=round(config.latency_us * 1000), answers=answering_days(days, config.answers)),
         scenario.sampler,
         reward=scenario.reward, shared=shared, message_size=message_size, actions=config.actions, layout=Layout(config.levels, config.left_out),
-        scales=scales or _fitted_scales(config), offset_ticks=config.offset_ticks, offset_bps=config.offset_bps,
+        scales=_scales(scales, config), offset_ticks=config.offset_ticks, offset_bps=config.offset_bps,
         fee_bps=config.fee_bps,
     )  # fmt: skip
 
 
 def market_settings(**settings: Any) -> MarketConfig:
     """Settings of a market; its kind follows from `data` or `population` unless it is given. Raises `ConfigError`."""
-    data = settings.get("data", [])
-    paths = [Path(path) for path in (data if isinstance(data, Sequence) and not isinstance(data, str) else [data])]
+    paths = _paths(settings.get("data", []))
     if paths and "population" in settings:
         raise ConfigError(
             "expected either data (a day with a book, or a file of bars) or population, got both; give one of them"
@@ -108,11 +107,34 @@ def market_settings(**settings: Any) -> MarketConfig:
     if not paths:
         settings = {"population": DEFAULT_POPULATION} | settings
     inferred = "dynamic" if not paths else "static" if paths[0].suffix == BARS_SUFFIX else "replay"
-    return with_overrides(MarketConfig(), {"kind": inferred} | settings | {"data": paths})
+    config = with_overrides(MarketConfig(), {"kind": inferred} | settings | {"data": paths})
+    if (config.kind == "dynamic") != (not paths):
+        got, needed = ("data", "none") if paths else ("none", "a day with a book, or a file of bars")
+        raise ConfigError(
+            f"data: expected {needed} for kind {config.kind}, got {got}; leave out kind, which follows from data"
+        )
+    return config
+
+
+def _paths(data: Any) -> list[Path]:
+    """The files of `data`: a path, or a sequence of them. Raises ConfigError for anything else."""
+    given = data if isinstance(data, Sequence) and not isinstance(data, str) else [data]
+    if not all(isinstance(one, str | Path) for one in given):
+        raise ConfigError(
+            f"data: expected the path of a file, or a list of paths, got {data!r}; leave it out for simulated traders"
+        )
+    return [Path(one) for one in given]
 
 
 def _scenario(config: MarketConfig, days: list[Day] | None, environments: int) -> Scenario:
     return Scenario(with_overrides(config, {"environments": environments}), days)
+
+
+def _scales(scales: Scales | None, config: MarketConfig) -> Scales:
+    """The given scales, else fitted ones. Raises ConfigError for anything else."""
+    if scales is not None and not isinstance(scales, Scales):
+        raise ConfigError(f"scales: expected serl's Scales or none, got {scales!r}; leave it out to have them fitted")
+    return _fitted_scales(config) if scales is None else scales
 
 
 def _fitted_scales(config: MarketConfig) -> Scales:

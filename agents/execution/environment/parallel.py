@@ -98,8 +98,11 @@ class ExecutionParallelEnv(ParallelEnv[str, Any, Any]):
         return rows
 
     def step(self, actions: dict[str, Any]) -> tuple[Any, Any, Any, Any, Any]:
-        """Executes one decision of every agent. At the end, infos have the `results` of each agent's own order; see Accounts.results."""
+        """Executes one decision of every agent. At the end, infos have the `results` of each agent's own order; see Accounts.results. Raises ConfigError
+        unless every agent has an action, before anything is executed."""
         check_started(bool(self.agents))
+        if missing := [agent for agent in self.agents if agent not in actions]:
+            raise ConfigError(f"actions: expected one of each agent, got none of {', '.join(missing)}")
         table = np.stack(
             [numbers_of(actions[agent], (self._action_size + self.message_size,)) for agent in self.agents]
         )

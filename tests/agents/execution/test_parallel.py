@@ -179,6 +179,8 @@ def test_messages_are_numbers(day: Day, sampler: RandomOrders) -> None:
     env.reset(seed=1)
     with pytest.raises(ConfigError, match="actions: expected numbers, got NaN"):
         env.step({agent: np.array([0.01, np.nan]) for agent in env.agents})
+    with pytest.raises(ConfigError, match="actions: expected one of each agent, got none of agent_1"):
+        env.step({"agent_0": np.zeros(2)})
 
 
 def test_a_shared_order_is_split_into_the_lots_of_the_market() -> None:
