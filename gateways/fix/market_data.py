@@ -3,7 +3,8 @@
 import asyncio
 import dataclasses
 import itertools
-from collections.abc import Callable, Coroutine
+from collections import Counter
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from serl.clients.asynchronous import AsyncExchange
@@ -14,13 +15,14 @@ from serl.gateways.fix.codec import Message, UtcClock, number, plain
 from serl.gateways.fix.instruments import Quoting
 from serl.gateways.fix.interfaces import Owner
 from serl.gateways.fix.session import FixSession
+from serl.gateways.fix.tasks import Tasks
 
 REQUESTS_MAX = 64
 """Maximum number of simultaneous subscriptions of a session."""
 INTERVAL_S = 0.05
 """The shortest time between two messages about book changes, which contain the state at that time. Trades are sent one by one."""
 TRADES_MAX = 1000
-"""The most trades that an exchange returns."""
+"""Trades that are requested after the feed has missed some; the exchange keeps `trades_kept` of a symbol."""
 BID, OFFER, TRADE = "0", "1", "2"
 """MDEntryType (269)."""
 UNKNOWN_SYMBOL, DUPLICATE, TOO_MANY, BAD_SUBSCRIPTION, BAD_UPDATE, BAD_ENTRY = 0, 1, 3, 4, 6, 8
@@ -68,10 +70,11 @@ class MarketData:
     ) -> None:
         self._session, self._exchange, self._quotings, self._owner = session, exchange, quotings, owner
         self._subscriptions: dict[str, Subscription] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._timer: asyncio.TimerHandle | None = None
         self._filling: set[str] = set()
         self._heard: dict[str, tuple[int, int]] = {}  # epoch and sequence of the last message of trades, by symbol
+        self._gaps: Counter[str] = Counter()  # of these messages, by symbol
         self._clock = UtcClock()
         self.receivers: dict[str, Callable[[Message], None]] = {"V": self._request}
 
@@ -82,8 +85,7 @@ class MarketData:
 
     def close(self) -> None:
         """Ends everything under way."""
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
         if self._timer is not None:
             self._timer.cancel()
         self._subscriptions = {}
@@ -112,12 +114,7 @@ class MarketData:
                 subscription.early = {symbol: [] for symbol in subscription.symbols}
             self._subscriptions[request_id] = subscription
             self._schedule()
-        self._run(self._begin(subscription, kind == "1"))
-
-    def _run(self, steps: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(steps)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.run(self._begin(subscription, kind == "1"))
 
     def _refusal(self, message: Message) -> Refused | None:
         fields = message.fields
@@ -232,7 +229,7 @@ class MarketData:
             finally:
                 self._filling.discard(symbol)
 
-        self._run(fill())
+        self._tasks.run(fill())
 
     def _send_change(self, subscription: Subscription, symbol: str) -> None:
         book = self._exchange.core.books[f"l2/{symbol}/"]
@@ -275,21 +272,24 @@ class MarketData:
             elif symbol in subscription.traded:
                 self._send_trades(subscription, symbol, trades)
         if has_gap:
-            self._run(self._catch_up(symbol))
+            self._gaps[symbol] += 1
+            self._tasks.run(self._catch_up(symbol))
 
     async def _catch_up(self, symbol: str) -> None:
-        """Sends the trades that the feed missed, as far as the exchange still has them, then those that it has brought since."""
+        """Sends the trades that the feed missed, as far as the exchange still has them, then those that it has brought since. If it misses more
+        meanwhile, the next reply has all of them."""
+        gaps = self._gaps[symbol]
         try:
             missed = await self._exchange.trades(symbol, TRADES_MAX)
         except SerlError:
             missed = []  # the exchange is away; the session notices that by itself
+        if self._gaps[symbol] != gaps:
+            return
         self._session.begin()
         for subscription in self._subscriptions.values():
             if symbol in subscription.traded and symbol in subscription.early:
-                if (
-                    missed and missed[-1].match_id < subscription.traded[symbol]
-                ):  # another journal, whose trades are numbered from 1 again
-                    subscription.traded[symbol] = 0
+                if missed and missed[-1].match_id < subscription.traded[symbol]:
+                    subscription.traded[symbol] = 0  # another journal, whose trades are numbered from 1 again
                 self._send_trades(subscription, symbol, missed + subscription.early.pop(symbol))
         self._owner.flush()
 

@@ -1,7 +1,6 @@
 """Reference data and trading status: SecurityListRequest (x), SecurityDefinitionRequest (c), SecurityStatusRequest (e)."""
 
-import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 from serl.clients.asynchronous import AsyncExchange
@@ -13,6 +12,7 @@ from serl.gateways.fix.codec import Message
 from serl.gateways.fix.instruments import Quoting
 from serl.gateways.fix.interfaces import Owner
 from serl.gateways.fix.session import FixSession
+from serl.gateways.fix.tasks import Tasks
 
 REQUESTS_MAX = 64
 """Maximum number of simultaneous subscriptions of a session to trading statuses."""
@@ -33,7 +33,7 @@ class ReferenceData:
         self._session, self._exchange, self._quotings, self._owner = session, exchange, quotings, owner
         self._followed: dict[str, str] = {}  # symbols by SecurityStatusReqID
         self._unanswered: set[str] = set()  # of these, those that no status has been sent for
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self.receivers: dict[str, Callable[[Message], None]] = {
             "x": self._list, "c": self._definition, "e": self._status_request,
         }  # fmt: skip
@@ -45,8 +45,7 @@ class ReferenceData:
 
     def close(self) -> None:
         """Ends everything under way."""
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
 
     @staticmethod
     def _instrument(quoting: Quoting, rules: SymbolRules) -> str:
@@ -64,11 +63,6 @@ class ReferenceData:
         self._session.send(kind, f"{head}{''.join(map(self._instrument, found, rules))}")
         self._owner.flush()
 
-    def _run(self, answer: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(answer)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     def _list(self, message: Message) -> None:
         fields = message.fields
         names = list(self._quotings) if fields["559"] == "4" else [fields.get("55", "")]
@@ -76,7 +70,7 @@ class ReferenceData:
         result = 0 if found else 2 if fields["559"] == "0" else 1
         head = f"320={fields['320']}\x01322={fields['320']}\x01560={result}\x01"
         if found:
-            self._run(self._tell("y", f"{head}393={len(found)}\x01893=Y\x01146={len(found)}\x01", found))
+            self._tasks.run(self._tell("y", f"{head}393={len(found)}\x01893=Y\x01146={len(found)}\x01", found))
         else:
             self._session.send("y", head)
 
@@ -88,7 +82,7 @@ class ReferenceData:
             text = f"expected one of {', '.join(self._quotings)[:120]}, got {fields.get('55', 'none')}"
             self._session.send("d", f"{head}323=6\x0158={text}\x01")
         else:
-            self._run(self._tell("d", f"{head}323=1\x01", [quoting]))
+            self._tasks.run(self._tell("d", f"{head}323=1\x01", [quoting]))
 
     def _status_request(self, message: Message) -> None:
         fields = message.fields
@@ -112,7 +106,7 @@ class ReferenceData:
                 self._exchange.subscribe("status", symbol)
             self._followed[request_id] = symbol
             self._unanswered.add(request_id)
-        self._run(self._ask(symbol, request_id, fields["263"] == "1"))
+        self._tasks.run(self._ask(symbol, request_id, fields["263"] == "1"))
 
     async def _ask(self, symbol: str, request_id: str, stays: bool) -> None:
         try:

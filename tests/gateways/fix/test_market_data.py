@@ -105,8 +105,9 @@ class SlowExchange:
         pass
 
     async def trades(self, symbol: str, count: int) -> list[Trade]:
+        found = [trade(number) for number in self.traded[-count:]]
         await self.replied.wait()
-        return [trade(number) for number in self.traded[-count:]]
+        return found
 
     async def status(self, symbol: str) -> SymbolStatus:
         await self.replied.wait()
@@ -136,25 +137,38 @@ def trade(match_id: int) -> Trade:
     return Trade(match_id, 10**9, 500, match_id, 0, 0)
 
 
+def subscribed_to_trades(exchange: Any, sent: Any) -> MarketData:
+    market = MarketData(sent, exchange, {"BOND": Quoting(Instrument.of(0, "BOND", "0.01", "1"))}, sent)
+    fields = ("35=V", "262=t", "263=1", "264=0", "267=1", "269=2", "146=1", "55=BOND")
+    market.receivers["V"](Message(Frame("FIX.4.4", "\x01".join(fields))))
+    return market
+
+
+def feed(market: MarketData, epoch: int, previous: int, sequence: int, *numbers: int) -> None:
+    message = [FeedKind.TRADE, epoch, previous, sequence, 0, [trade(number) for number in numbers]]
+    market.take(FeedMessage("trade/BOND/", message))
+
+
+async def replied(market: MarketData, exchange: Any) -> None:
+    """Lets the exchange reply to all requests so far."""
+    exchange.replied.set()
+    while market.waiting:
+        await asyncio.wait(market._tasks)
+    exchange.replied.clear()
+
+
 def test_each_trade_after_the_snapshot_comes_once() -> None:
     """Trades that the feed brought before the reply to the query of the last one were lost."""
 
     async def scenario(exchange: Any, sent: Any) -> None:
-        quoting = Quoting(Instrument.of(0, "BOND", "0.01", "1"))
-        market = MarketData(sent, exchange, {"BOND": quoting}, sent)
-        fields = ("35=V", "262=t", "263=1", "264=0", "267=1", "269=2", "146=1", "55=BOND")
-        market.receivers["V"](Message(Frame("FIX.4.4", "\x01".join(fields))))
-
-        def feed(*numbers: int) -> None:
-            message = [FeedKind.TRADE, 1, 0, 1, 0, [trade(number) for number in numbers]]
-            market.take(FeedMessage("trade/BOND/", message))
+        market = subscribed_to_trades(exchange, sent)
 
         await asyncio.sleep(0)
-        feed(1, 2)
-        feed(3)
+        feed(market, 1, 0, 1, 1, 2)
+        feed(market, 1, 0, 1, 3)
         exchange.replied.set()
         await sent.began.wait()
-        feed(4)
+        feed(market, 1, 0, 1, 4)
         market.close()
 
     sent = Sent()
@@ -170,38 +184,47 @@ def test_trades_that_the_feed_missed_are_sent() -> None:
     """Nobody learnt of them. After another journal, whose trades have lower numbers, there were none any more."""
 
     async def scenario(exchange: Any, sent: Any) -> None:
-        quoting = Quoting(Instrument.of(0, "BOND", "0.01", "1"))
-        market = MarketData(sent, exchange, {"BOND": quoting}, sent)
-        fields = ("35=V", "262=t", "263=1", "264=0", "267=1", "269=2", "146=1", "55=BOND")
-        market.receivers["V"](Message(Frame("FIX.4.4", "\x01".join(fields))))
+        market = subscribed_to_trades(exchange, sent)
 
-        def feed(epoch: int, previous: int, sequence: int, *numbers: int) -> None:
-            message = [FeedKind.TRADE, epoch, previous, sequence, 0, [trade(number) for number in numbers]]
-            market.take(FeedMessage("trade/BOND/", message))
-
-        async def replied() -> None:
-            exchange.replied.set()
-            while market.waiting:
-                await asyncio.wait(market._tasks)
-            exchange.replied.clear()
-
-        await replied()
-        feed(1, 0, 10, 3)
+        await replied(market, exchange)
+        feed(market, 1, 0, 10, 3)
         exchange.traded = [1, 2, 3, 4, 5, 6]
-        feed(1, 11, 12, 6)  # the message of 4 and 5 is lost
-        feed(1, 12, 13, 7)
-        await replied()
-        feed(1, 13, 14, 8)
+        feed(market, 1, 11, 12, 6)  # the message of 4 and 5 is lost
+        feed(market, 1, 12, 13, 7)
+        await replied(market, exchange)
+        feed(market, 1, 13, 14, 8)
         exchange.traded = [1]
-        feed(2, 0, 3, 1)
-        await replied()
-        feed(2, 3, 4, 2)
+        feed(market, 2, 0, 3, 1)
+        await replied(market, exchange)
+        feed(market, 2, 3, 4, 2)
         market.close()
 
     sent = Sent()
     asyncio.run(scenario(SlowExchange(), sent))
     found = [re.findall("\x01271=(\\d+)", body) for _, body in sent.messages]
     assert found == [["2"], ["3"], ["4", "5", "6", "7"], ["8"], ["1"], ["2"]]
+
+
+def test_trades_that_the_feed_missed_during_a_request_are_sent() -> None:
+    """The reply to the first request did not have them, and what came after them seemed to be all."""
+
+    async def scenario(exchange: Any, sent: Any) -> None:
+        market = subscribed_to_trades(exchange, sent)
+        await replied(market, exchange)
+        feed(market, 1, 0, 10, 3)
+        exchange.traded = [1, 2, 3, 4, 5]
+        feed(market, 1, 11, 12, 5)  # the message of 4 is lost
+        await asyncio.sleep(0)
+        exchange.traded = [1, 2, 3, 4, 5, 6, 7]
+        feed(market, 1, 13, 14, 7)  # and that of 6
+        await asyncio.sleep(0)
+        await replied(market, exchange)
+        market.close()
+
+    sent = Sent()
+    asyncio.run(scenario(SlowExchange(), sent))
+    found = [number for _, body in sent.messages for number in re.findall("\x01271=(\\d+)", body)]
+    assert found == ["2", "3", "4", "5", "6", "7"]
 
 
 def test_a_change_of_the_status_is_not_followed_by_an_earlier_status() -> None:
