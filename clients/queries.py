@@ -5,8 +5,7 @@ from decimal import Decimal
 
 from serl.clients.core import ClientCore, Steps
 from serl.clients.news import NewsPages
-from serl.clients.values import AssetBalance, Balance, SymbolStatus, Trade
-from serl.exchange.account import Account
+from serl.clients.values import AssetBalance, Balance, SymbolStatus, Trade, balances_in_money
 from serl.exchange.news import News
 from serl.exchange.symbol_rules import SymbolRules
 from serl.exchange.wire import Kind
@@ -14,11 +13,8 @@ from serl.exchange.wire import Kind
 
 def account(core: ClientCore) -> Steps[dict[str, Balance]]:
     """The balances of every symbol that the participant has traded, by name."""
-    found = {}
-    for number, last_ticks, *balances in (yield from core.ask(Kind.ACCOUNT, core.session.token, core.session.name))[5]:
-        instrument = core.session.instrument_numbered(number)
-        found[instrument.name] = Balance.in_money(instrument, Account.from_balances(balances), last_ticks)
-    return found
+    rows = (yield from core.ask(Kind.ACCOUNT, core.session.token, core.session.name))[5]
+    return balances_in_money(rows, core.session.instrument_numbered)
 
 
 def balances(core: ClientCore) -> Steps[dict[str, AssetBalance]]:

@@ -1,5 +1,6 @@
 """Argument and return types of the client API, apart from orders and reports (session.py)."""
 
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal, localcontext
 from typing import Any, NamedTuple
 
@@ -80,6 +81,14 @@ class Balance(NamedTuple):
                 account.position_lots, unit * account.cash_ticks, unit * account.realised_ticks,
                 unit * account.unrealised_ticks(last_ticks), fees,
             )  # fmt: skip
+
+
+def balances_in_money(rows: Iterable[Sequence[int]], numbered: Callable[[int], Instrument]) -> dict[str, Balance]:
+    """Balances by symbol name, from an exchange's rows [symbol, last_ticks, balances ...] of one participant."""
+    instruments = ((numbered(symbol), last_ticks, balances) for symbol, last_ticks, *balances in rows)
+    return {
+        one.name: Balance.in_money(one, Account.from_balances(balances), last) for one, last, balances in instruments
+    }
 
 
 class AssetBalance(NamedTuple):

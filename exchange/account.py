@@ -2,6 +2,9 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from serl.exchange.records import (
     CASH,
     CASH_HIGH,
@@ -10,6 +13,7 @@ from serl.exchange.records import (
     FEE,
     FEE_HIGH,
     FEE_MICRO,
+    LAST_TICKS,
     MICRO,
     POSITION,
     WIDE_BALANCES,
@@ -56,3 +60,12 @@ class Account(NamedTuple):
 
 NOTHING = Account(0, 0, 0, 0)
 """The account of a participant who has not traded."""
+
+
+def account_rows(balances: NDArray[np.int64], symbols: NDArray[np.int64]) -> list[list[int]]:
+    """[symbol, last_ticks, balances ...] of every symbol in which a participant has a balance other than zero.
+
+    balances: those of the participant, (S, BALANCES) or (S, WIDE_BALANCES). symbols: State.symbols, (S, SYMBOL_COLUMNS).
+    """
+    traded = np.flatnonzero(balances.any(axis=1)).tolist()
+    return [[symbol, int(symbols[symbol, LAST_TICKS]), *balances[symbol].tolist()] for symbol in traded]

@@ -8,6 +8,7 @@ import numpy as np
 import zmq
 
 from serl.exchange import wire
+from serl.exchange.account import account_rows
 from serl.exchange.budget import Budget
 from serl.exchange.clock import Clock
 from serl.exchange.core import Core
@@ -18,7 +19,7 @@ from serl.exchange.journal.unreadable import readable
 from serl.exchange.login import Credential, Login
 from serl.exchange.news_channel import NewsChannel
 from serl.exchange.peer import Peer, Refusals
-from serl.exchange.records import FEE_COLUMNS, LAST_TICKS, MAKER_FEE, EventFlag, EventKind, Setting
+from serl.exchange.records import FEE_COLUMNS, MAKER_FEE, EventFlag, EventKind, Setting
 from serl.exchange.rejections import Rejections
 from serl.exchange.requests import Requests
 from serl.exchange.sessions import Sessions
@@ -140,11 +141,8 @@ class Queries:
         return self._sessions.participants.number(name)
 
     def _account(self, participant: int) -> list[list[int]]:
-        """[symbol, last_ticks, balances ...] of every symbol in which the participant has a balance other than zero."""
-        state = self._core.market.state
-        balances = self._core.market.balances()[participant]
-        traded = np.flatnonzero(balances.any(axis=1)).tolist()
-        return [[symbol, int(state.symbols[symbol, LAST_TICKS]), *balances[symbol].tolist()] for symbol in traded]
+        market = self._core.market
+        return account_rows(market.balances()[participant], market.state.symbols)
 
     def _fees(self, participant: int) -> list[list[int]]:
         """[symbol, fees ...] of every symbol: the fees of the participant's next fills, its own or the symbol's."""

@@ -15,8 +15,8 @@ from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.venue import SimulatedVenue
 from serl.clients.book import Level
 from serl.clients.session import Instrument, Order, Report
-from serl.clients.values import Balance, Price, SymbolStatus, Trade, to_ticks
-from serl.exchange.account import Account
+from serl.clients.values import Balance, Price, SymbolStatus, Trade, balances_in_money, to_ticks
+from serl.exchange.account import account_rows
 from serl.exchange.feed import symbol_status
 from serl.exchange.latency import Delays
 from serl.exchange.market import Market
@@ -24,7 +24,6 @@ from serl.exchange.reasons import REASONS_SIZE, count_rejections
 from serl.exchange.records import (
     COMMAND,
     EVENT,
-    LAST_TICKS,
     LEVEL,
     CommandKind,
     EventFlag,
@@ -321,13 +320,10 @@ class BacktestMarket:
 
     def account(self) -> dict[str, Balance]:
         """See StrategyMarket."""
-        accounts = map(Account.from_balances, self.market.balances()[self.participant])
-        last_ticks = self.market.state.symbols[:, LAST_TICKS].tolist()
-        return {
-            name: Balance.in_money(self.instrument(name), one, last)
-            for name, one, last in zip(self.symbols, accounts, last_ticks, strict=True)
-            if any(one)
-        }
+        return balances_in_money(
+            account_rows(self.market.balances()[self.participant], self.market.state.symbols),
+            self.session.instrument_numbered,
+        )
 
     def fills(self) -> list[Report]:
         """See StrategyMarket."""

@@ -15,6 +15,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
 from serl.agents.execution.environment.vector import ExecutionVectorEnv, Reward, Sampler
+from serl.agents.execution.environment.windows import split_lots
 from serl.agents.learning.errors import LearningError
 from serl.exchange.records import Rows
 
@@ -68,14 +69,13 @@ class Channels:
 def split_orders(episodes: Rows, agents: int, lot_multiple: int = 1) -> Rows:
     """(n * K,) EPISODE rows: (n,) orders split among K agents each, as evenly as whole multiples of lots allow. Raises LearningError for an order
     with fewer multiples than agents."""
-    rows = np.repeat(episodes, agents)
-    agent = np.arange(len(rows)) % agents
-    each, remainder = np.divmod(rows["qty_lots"] // lot_multiple, agents)
-    if np.any(each == 0):
+    least = agents * lot_multiple
+    if np.any(episodes["qty_lots"] < least):
         raise LearningError(
-            f"team: expected parent orders of at least {agents * lot_multiple} lots, got {rows['qty_lots'].min()}; use larger orders"
+            f"team: expected parent orders of at least {least} lots, got {episodes['qty_lots'].min()}; use larger orders"
         )
-    rows["qty_lots"] = (each + (agent < remainder)) * lot_multiple
+    rows = np.repeat(episodes, agents)
+    rows["qty_lots"] = split_lots(episodes["qty_lots"], agents, lot_multiple)
     return rows
 
 

@@ -20,6 +20,7 @@ from serl.agents.execution.environment.vector import (
     numbers_of,
     seeded,
 )
+from serl.agents.execution.environment.windows import split_lots
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
 
@@ -93,8 +94,7 @@ class ExecutionParallelEnv(ParallelEnv[str, Any, Any]):
             return rows
         rows = np.repeat(sampler.sample(random, 1), count)
         lot = int(self._lot_multiples[rows["day"][0]])
-        each, remainder = divmod(int(rows["qty_lots"][0]) // lot, count)
-        rows["qty_lots"] = lot * np.maximum(1, each + (np.arange(count) < remainder))
+        rows["qty_lots"] = split_lots(np.maximum(rows["qty_lots"][:1], count * lot), count, lot)
         return rows
 
     def step(self, actions: dict[str, Any]) -> tuple[Any, Any, Any, Any, Any]:

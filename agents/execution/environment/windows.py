@@ -22,6 +22,12 @@ def nearest_multiples(lots: Any, lot_multiples: Any) -> Any:
     return (lot_multiples * np.maximum(1, np.rint(lots / lot_multiples))).astype(np.int64)
 
 
+def split_lots(qty_lots: Any, parts: int, lot_multiple: int) -> Any:
+    """(n * parts,) quantities: each of (n,) split as evenly as whole multiples allow; the first parts get what is left over."""
+    each, remainder = np.divmod(np.asarray(qty_lots) // lot_multiple, parts)
+    return lot_multiple * (each[:, None] + (np.arange(parts) < remainder[:, None])).ravel()
+
+
 def check_multiples(episodes: Rows, lot_multiples: Any) -> None:
     """Raises ConfigError for an EPISODE row whose quantity is not a multiple of the lots that its market trades."""
     odd = episodes["qty_lots"] % lot_multiples != 0
