@@ -1,4 +1,5 @@
-"""`subprocess.Popen` for the tests: `python -m serl ...` is a fork of a process that has imported everything (zygote.py).
+"""`subprocess.Popen` for the tests: `python -m serl ...`, or a program that ends with MAIN, is a fork of a process that has imported everything
+(zygote.py).
 
 A start takes a tenth of a second of processor time, not 1.4. The rest of `subprocess` is as it is: the fork is a child of this process, with
 its own session, folder, environment and streams. Commands that are run with other search paths, and all commands with SERL_TEST_FORK=0
@@ -19,11 +20,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+MAIN = "from serl.cli import main; main()"
+"""What a program given with -c ends with that prepares something and then is `python -m serl`."""
 WORKER = "serl.researcher.inner.worker"
 MODULES = ("serl", "serl.clients.parent_watch", WORKER)
 LEARNING, CHARTS = "serl.researcher.inner.job", "matplotlib.backends.backend_agg"
 COMMANDS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("exchange", "agents", "dashboard", "replay", "record", "drop-copy", "day", "fix", "binance"), ()),
+    **dict.fromkeys(("exchange", "agents", "dashboard", "replay", "record", "drop-copy", "day", "fix", "binance", "ouch", "metrics", "news", "journal"), ()),
     "execute": (CHARTS,), "train": (LEARNING,), "evaluate": (LEARNING, CHARTS), WORKER: (LEARNING,),
 }  # fmt: skip
 """Of serl: those whose start is not itself what a test is about, and the modules that take long which they import then."""
@@ -63,18 +66,19 @@ def _read_at_import(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def words_of(arguments: Any, environment: Any) -> tuple[list[str], bool, tuple[str, ...]] | None:
-    """The module and arguments of a command, whether -u is set, and the modules to import before; None for commands that are not forked."""
+    """-m and the module, or -c and the program, and the arguments of a command, whether -u is set, and the modules to import before; None for those not forked."""
     if isinstance(arguments, str) or arguments[0] != sys.executable:
         return None
     words = list(map(str, arguments[1:]))
     unbuffered = words[:1] == ["-u"]
     words = words[unbuffered:]
     command = next((word for word in words[1:4] if word in COMMANDS), None)
-    if words[:1] != ["-m"] or words[1] not in MODULES or command is None:
+    known = (words[:1] == ["-m"] and words[1] in MODULES) or (words[:1] == ["-c"] and words[1].endswith(MAIN))
+    if not known or command is None:
         return None
     if environment is not None and _read_at_import(environment) != _read_at_import(os.environ):
         return None
-    return words[1:], unbuffered, COMMANDS[command]
+    return words, unbuffered, COMMANDS[command]
 
 
 class Forked(REAL):

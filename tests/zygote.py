@@ -1,4 +1,4 @@
-"""A process that has imported what takes long, and forks itself into `python -m MODULE ARGUMENTS...` on request.
+"""A process that has imported what takes long, and forks itself into `python -m MODULE ARGUMENTS...` or `python -c PROGRAM ARGUMENTS...` on request.
 
 `python -m tests.zygote FD`: each message on the socket FD is a request with the standard streams, as forked.py sends it, and is answered with
 the child's process id. The child is handed over to the process that asked: it is the child of nobody else once the process between has exited.
@@ -79,7 +79,7 @@ def serve(requests: socket.socket) -> dict[str, Any] | None:
 
 
 def become(request: dict[str, Any]) -> None:
-    """Takes over the request's session, folder, environment and arguments, and runs its module."""
+    """Takes over the request's session, folder, environment and arguments, and runs its module or program."""
     if request["new_session"]:
         os.setsid()
     os.chdir(request["folder"])
@@ -96,10 +96,13 @@ def become(request: dict[str, Any]) -> None:
     sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
     if request["unbuffered"]:
         sys.stdout.reconfigure(write_through=True)
-    module, *arguments = request["words"]
-    sys.argv = [module, *arguments]
+    option, given, *arguments = request["words"]
+    sys.argv = [option, *arguments]
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        if option == "-c":
+            exec(given, {"__name__": "__main__"})
+        else:
+            runpy.run_module(given, run_name="__main__", alter_sys=True)
     except SystemExit as ended:
         if not isinstance(ended.code, int | None):
             raise
