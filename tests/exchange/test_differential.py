@@ -33,7 +33,7 @@ from tests.exchange.coverage import Coverage
 from tests.exchange.generate import OPERATOR, PARTICIPANTS, PROFILES, SYMBOLS, Generator
 from tests.exchange.reference import ReferenceMarket
 
-COMMANDS = int(os.environ.get("SERL_DIFFERENTIAL_COMMANDS", "100000"))
+COMMANDS = int(os.environ.get("SERL_DIFFERENTIAL_COMMANDS", "50000"))
 STREAMS = list(enumerate(PROFILES))
 BATCH_SIZES = (1, 3, 40, 400, 6000)  # the largest fill the room for events in the middle of a command
 BATCHES_PER_CHECK = 25
@@ -202,7 +202,7 @@ def test_restored_markets_continue_identically(profile: str) -> None:
     compiled, reference = markets_of(profile)
     generator = Generator(77, PROFILES[profile])
     for _ in range(4):
-        commands, events = send_to_reference(reference, generator, 2000)
+        commands, events = send_to_reference(reference, generator, 1000)
         assert_equal_events(compiled.submit(commands), events, commands, reference.command_sequence - len(commands) + 1)
         before = compiled.state_hash()
         compiled, reference = swapped(compiled, reference)

@@ -15,7 +15,7 @@ from serl.exchange.records import COMMAND, EVENT, CommandFlag, CommandKind, Peg,
 from serl.exchange.terms import order, replacement
 from tests.exchange.generate import OPERATOR, PROFILES, SYMBOLS, Generator
 
-COMMANDS = 3000
+COMMANDS = 1500
 PLAIN = int(CommandFlag.POST_ONLY | CommandFlag.MARKET)
 NEEDS = {
     CommandKind.NEW: {"qty_lots", "price_ticks", "symbol", "side", "flags", "time_in_force"},

@@ -263,6 +263,6 @@ class BothMarkets(RuleBasedStateMachine):
             market.validate()
 
 
-EXAMPLES = int(os.environ.get("SERL_STATE_MACHINE_EXAMPLES", "30"))
+EXAMPLES = int(os.environ.get("SERL_STATE_MACHINE_EXAMPLES", "15"))
 BothMarkets.TestCase.settings = settings(max_examples=EXAMPLES, stateful_step_count=40)
 TestBothMarkets = BothMarkets.TestCase
