@@ -80,31 +80,38 @@ def extract_code(answer: Answer) -> str:
 
 
 def extract_json(answer: Answer) -> Any:
-    """The JSON of an answer: its fenced block, or the text between its first and last brace. UnusableAnswerError as for code."""
+    """The JSON of an answer: its fenced block, or the first object in its text. UnusableAnswerError as for code."""
     for language, body in _fenced_blocks(answer):
         if language in ("", "json"):
-            return _parse_json(answer, body)
-    first, last = answer.text.find("{"), answer.text.rfind("}")
-    if first < 0:
+            return _parse_json(answer, body.strip(), whole=True)
+    first = _OBJECT.search(answer.text) or re.search("{", answer.text)
+    if not first:
         raise _unusable(answer, "prose", "expected a JSON object, got none")
-    return _parse_json(answer, answer.text[first : last + 1] if last > first else answer.text[first:])
+    return _parse_json(answer, answer.text[first.start() :], whole=False)
 
 
 def _fenced_blocks(answer: Answer) -> list[tuple[str, str]]:
     if not answer.text.strip():
-        raise _unusable(answer, "empty", "the answer has no text")
+        why = "" if answer.finish == "stop" else f" (finish reason {answer.finish})"
+        raise _unusable(answer, "empty", f"the answer has no text{why}")
     return [(language.lower(), body) for language, body in _FENCE.findall(answer.text)]
 
 
-def _parse_json(answer: Answer, text: str) -> Any:
+def _parse_json(answer: Answer, text: str, whole: bool) -> Any:
+    """The value of a text, after which there may be more unless it is the whole text."""
     try:
-        return json.loads(text, parse_constant=_reject_constant)
+        return _JSON.decode(text) if whole else _JSON.raw_decode(text)[0]
     except (ValueError, RecursionError) as error:
         raise _unusable(answer, "syntax", f"the JSON does not parse: {error}") from None
 
 
 def _reject_constant(name: str) -> None:
     raise ValueError(f"{name} is not valid JSON")
+
+
+_JSON = json.JSONDecoder(parse_constant=_reject_constant)
+_OBJECT = re.compile(r'\{\s*"')
+"""The start of an object with a name in it; prose may have other braces before."""
 
 
 def _unusable(answer: Answer, fault: Fault, text: str) -> UnusableAnswerError:

@@ -221,7 +221,8 @@ def _reply(connection: openai.OpenAI, request: dict[str, Any]) -> Reply:
         raise Malformed(f"expected JSON, got {text[:200].decode(errors='replace')!r}: {error}") from None
     try:
         (choice, *_), usage = body["choices"], body.get("usage") or {}
-        content = _text_of(choice["message"].get("content"))
+        message = choice["message"]
+        content = _text_of(message.get("content")) or _text_of(message.get("refusal"))
         answer = Answer(_without_reasoning(content), str(choice.get("finish_reason") or "unknown"), _tokens(choice))
         generated = estimate_answer_tokens(replace(answer, text=content))
         return _with_token_counts(

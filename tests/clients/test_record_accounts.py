@@ -18,6 +18,7 @@ from serl.clients.errors import Rejected, RequestRejected
 from serl.clients.record_accounts import accounts_recorder
 from serl.clients.replay import ReplayError
 from serl.clients.replay_accounts import create_replayer
+from serl.clients.session import Session
 from serl.exchange.records import (
     ALL_SYMBOLS,
     COMMAND,
@@ -332,6 +333,19 @@ def test_an_exchange_that_cannot_replay_a_day_of_accounts_refuses_it(day: Day, s
         pytest.raises(ReplayError, match="expected limits: qty_lots_max: 7, as in the recording, got 1000000"),
     ):
         create_replayer(replace(day, reference=other), exchange.endpoint)
+
+
+def test_an_exchange_older_than_a_limit_takes_a_day(day: Day, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_limits = Session.set_reference_data
+
+    def older(session: Session, symbols: Any, clock: Any, limits: dict[str, Any]) -> None:
+        set_limits(
+            session, symbols, clock, {name: limit for name, limit in limits.items() if name != "display_divisor_max"}
+        )
+
+    monkeypatch.setattr(Session, "set_reference_data", older)
+    with start_exchange(clock="lockstep") as exchange:
+        create_replayer(day, exchange.endpoint).close()
 
 
 @pytest.fixture(scope="module")

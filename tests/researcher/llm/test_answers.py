@@ -52,7 +52,13 @@ def test_code_that_ended_before_the_limit_is_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ['{"a": [1, {"b": 2}]}', 'It is {"a": [1, {"b": 2}]}.', '```json\n{"a": [1, {"b": 2}]}\n```\nwith {braces}']
+    "text",
+    [
+        '{"a": [1, {"b": 2}]}',
+        'It is {"a": [1, {"b": 2}]}.',
+        '```json\n{"a": [1, {"b": 2}]}\n```\nwith {braces}',
+        'Of {all}, {} and {1}: { "a": [1, {"b": 2}]}, not {"a": 1} or {x}.',
+    ],
 )
 def test_json_is_found(text: str) -> None:
     expected: Any = {"a": [1, {"b": 2}]}
@@ -66,6 +72,8 @@ def test_json_is_found(text: str) -> None:
         ("no idea", "stop", "prose"),
         ('{"a": ', "stop", "syntax"),
         ('{"a": ', "length", "truncated"),
+        ('{"a": {"b": 2}, ', "stop", "syntax"),
+        ("the {b}", "stop", "syntax"),
         ('{"a": NaN}', "stop", "syntax"),
         ('{"a": -Infinity}', "stop", "syntax"),
         ("{" * 200_000 + "}", "stop", "syntax"),
@@ -76,3 +84,8 @@ def test_answers_without_json(text: str, finish: str, fault: str) -> None:
     with pytest.raises(UnusableAnswerError) as raised:
         extract_json(Answer(text, finish))
     assert raised.value.fault == fault
+
+
+def test_an_answer_without_text_says_why_it_ended() -> None:
+    with pytest.raises(UnusableAnswerError, match=r"^empty: the answer has no text \(finish reason tool_calls\)$"):
+        extract_json(Answer("", "tool_calls"))

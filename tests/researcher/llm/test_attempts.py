@@ -216,6 +216,14 @@ def test_reasoning_is_not_part_of_an_answer(content: Any, text: str) -> None:
     )
 
 
+def test_a_refusal_is_the_text_of_an_answer() -> None:
+    reply = completion()
+    reply["choices"][0]["message"] = {"role": "assistant", "content": None, "refusal": "I cannot trade."}
+    with fake_endpoint(reply) as fake:
+        answers = Client(Endpoint(base_url=fake.url, model="any", attempts_max=1)).complete(ASK)
+    assert answers.texts == ["I cannot trade."]
+
+
 def test_an_answer_of_no_tokens_is_counted_by_its_text(tmp_path: Path) -> None:
     reply = {**completion("inventory"), "usage": {"prompt_tokens": 40, "completion_tokens": 0}}
     with fake_endpoint(reply) as fake:
