@@ -18,6 +18,7 @@ from serl.agents.learning.cli_market import (
     MARKET,
     POPULATION_OPTION,
     SEED,
+    check_distinct,
     check_used,
     market_settings,
 )
@@ -73,6 +74,7 @@ def export(
     from serl.agents.execution.policies.choose import packages_of
     from serl.extras import require
 
+    check_distinct("--policy", policies)
     trained = {name for policy in policies for name in packages_of(policy)}
     require(
         "Minari datasets", "minari", "pyarrow", *sorted(trained | ({"torch"} if config else set())), extra="offline"

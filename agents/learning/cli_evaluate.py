@@ -19,6 +19,7 @@ from serl.agents.learning.cli_market import (
     MARKET,
     POPULATION_OPTION,
     SEED,
+    check_distinct,
     check_used,
     market_settings,
 )
@@ -74,6 +75,8 @@ def evaluate(
     from serl.agents.execution.policies.choose import packages_of
     from serl.extras import require_reports
 
+    for name, given in (("POLICIES", policies), ("--kind", kinds), ("--answers", answers)):
+        check_distinct(name, given)
     trained = {name for policy in policies for name in packages_of(policy)}
     require_reports(*sorted(trained | ({"torch"} if config else set())))
     from rich.console import Console

@@ -60,6 +60,13 @@ def check_used(kinds: Sequence[str], data: Sequence[Path], population: str | Non
         )
 
 
+def check_distinct(name: str, values: Sequence[str]) -> None:
+    """Raises ConfigError if a value is given twice."""
+    twice = next((value for number, value in enumerate(values) if value in values[:number]), None)
+    if twice is not None:
+        raise ConfigError(f"{name}: expected different ones, got {twice} twice; leave one out")
+
+
 def market_settings(config: Path | None) -> "MarketConfig":
     """The market of a training's settings, or the default market. Loading settings imports PyTorch, so this is done only for --config."""
     from serl.agents.learning.market_config import MarketConfig

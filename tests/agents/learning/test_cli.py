@@ -206,6 +206,8 @@ def test_decisions_between_bars_are_refused(tmp_path: Path, refused: Callable[..
     [
         (["nothing", "--market", "a.day"], "a.day"),
         (["--kind", "replay"], "expected at least one file"),
+        (["passive", "pov", "passive"], "POLICIES: expected different ones, got passive twice; leave one out"),
+        (["--kind", "replay", "--kind", "replay"], "--kind: expected different ones, got replay twice"),
         (
             ["nothing", "--kind", "dynamic", "--population", "small", "--hours", "09:40-10:20"],
             "nothing: does not exist; give one of twap",
