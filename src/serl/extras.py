@@ -1,5 +1,6 @@
 """Optional packages: which extras of serl provide a missing package, according to serl's metadata."""
 
+from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
 from traceback import walk_tb
@@ -61,7 +62,8 @@ def extras_providing(modules: list[str], preferred: str = "") -> list[str]:
 
     # module names stand for distributions: in serl's requirements the two are the same
     missing = {canonicalize_name(name) for name in modules}
-    provided = {extra: {canonicalize_name(one.name) for one in requirements(extra)} for extra in ("", *user_extras())}
+    listed = _requirements()
+    provided = {extra: {canonicalize_name(one.name) for one in _of(extra, *listed)} for extra in ("", *user_extras())}
     chosen = []
     while missing:
         best = max(
@@ -91,14 +93,28 @@ def user_extras() -> list[str]:
 
 def requirements(extra: str = "") -> "list[Requirement]":
     """The requirements of an extra on this machine, without serl's own requirements; without an extra, serl's own. [] if serl is not installed."""
+    return _of(extra, *_requirements())
+
+
+def _requirements() -> "tuple[list[Requirement], list[Requirement]]":
+    """serl's own requirements on this machine, and all others."""
+    try:
+        return _parsed(tuple(metadata.requires("serl") or ()))
+    except metadata.PackageNotFoundError:
+        return [], []
+
+
+@cache
+def _parsed(texts: tuple[str, ...]) -> "tuple[list[Requirement], list[Requirement]]":
     from packaging.requirements import Requirement
 
-    try:
-        listed = [Requirement(text) for text in metadata.requires("serl") or ()]
-    except metadata.PackageNotFoundError:
-        return []
+    listed = [Requirement(text) for text in texts]
     own = [one for one in listed if one.marker is None or one.marker.evaluate({"extra": ""})]
-    return own if not extra else [one for one in listed if one not in own and _applies(one, extra)]
+    return own, [one for one in listed if one not in own]
+
+
+def _of(extra: str, own: "list[Requirement]", others: "list[Requirement]") -> "list[Requirement]":
+    return [one for one in others if _applies(one, extra)] if extra else list(own)
 
 
 def _applies(requirement: "Requirement", extra: str) -> bool:
