@@ -35,7 +35,7 @@ def smallest() -> OuterConfig:
     values |= {"iterations": 1, "candidates": 2, "kinds": ["reward"]}
     values["search"] |= {"operators": ["fresh", "rewrite"], "ahead": 0}  # the model writes each candidate
     values["budget"] |= {"static_steps": 640, "dynamic_steps": 320, "wall_s": 400}
-    values["low_level"] = {"modules_max": 1, "uniform_share": 0.5, "updates_per_iteration": 1}
+    values["low_level"] = {"modules_max": 1, "uniform_share": 0.5, "updates_per_iteration": 1, "threads": 1}
     values["seed"] = (
         5  # with most others, the scores of the two modules differ by less than their noise, so there is no update
     )
