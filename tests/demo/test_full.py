@@ -10,11 +10,14 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
+from click.testing import CliRunner
 
 from serl.agents.realism.days import day_origin
 from serl.agents.traders import simulate
 from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.population import load_population
+from serl.cli import serl
 from serl.clients.blocking import connect
 from serl.clients.dashboard.flow import Flow
 from serl.clients.processes import SERL
@@ -40,17 +43,32 @@ def demo(*options: str, folder: Path) -> "subprocess.CompletedProcess[str]":
     )
 
 
+def quiet_traders(folder: Path) -> str:
+    """A file with few traders of the kinds of `small`, who make a twentieth of its events: what one event costs is not tested here."""
+    limit_per_s, cancel_per_s = [0.05] + [0.0] * 29, [0.0] * 30
+    flow = {"limit_per_s": limit_per_s, "cancel_per_s": cancel_per_s, "market_per_s": 0.02, "opening_levels": 60}
+    values = load_population("small").model_dump(mode="json")
+    for group, count, profile in zip(values["groups"], (1, 2, 2), (flow, {}, {}), strict=True):
+        group["count"], group["profile"] = count, group["profile"] | profile
+    (path := folder / "quiet.yaml").write_text(yaml.safe_dump(values | {"name": "quiet"}))
+    return str(path)
+
+
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The output folder of a demo with simulated traders, and what it printed."""
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """The output folder of a demo with simulated traders, what it printed, and the traders. It runs in this process, so that its children are forks."""
     folder = tmp_path_factory.mktemp("done")
-    ended = demo(*QUIETLY, "--speed", "200", "--population", "small", "--seed", "3", folder=folder)
-    assert ended.returncode == 0, ended.stderr
-    return folder, ended.stdout
+    traders = quiet_traders(tmp_path_factory.mktemp("traders"))
+    options = ("--speed", "400", "--population", traders, "--seed", "3", "--output", str(folder))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("COLUMNS", "200")  # the demo sets it for its children
+        ended = CliRunner().invoke(serl, ["demo", *QUIETLY, *options], catch_exceptions=False)
+    assert ended.exit_code == 0, ended.stderr
+    return folder, ended.stdout, traders
 
 
-def test_simulated_traders_and_an_execution(done: tuple[Path, str]) -> None:
-    tmp_path, printed = done
+def test_simulated_traders_and_an_execution(done: tuple[Path, str, str]) -> None:
+    tmp_path, printed, traders = done
     numbers = json.loads((tmp_path / "demo.json").read_text())
     assert list(numbers["executions"]) == ["twap"]
     assert numbers["executions"]["twap"]["filled_lots"] == 1500
@@ -59,21 +77,21 @@ def test_simulated_traders_and_an_execution(done: tuple[Path, str]) -> None:
     assert "one parent order" in page
     assert "report: " in printed
     assert "Ctrl-C stops them" not in printed, "without a dashboard there is nothing to stay for"
-    fingerprint = simulate.fingerprint(load_population("small"))
-    assert (numbers["made"]["data"], numbers["made"]["seed"]) == (f"population small sha256 {fingerprint}", 3)
+    fingerprint = simulate.fingerprint(load_population(traders))
+    assert (numbers["made"]["data"], numbers["made"]["seed"]) == (f"population quiet sha256 {fingerprint}", 3)
     assert f"sha256 {fingerprint}" in page
     assert "seed 3" in printed
-    assert len(list((tmp_path / "flow").glob("traders-small-*.jsonl"))) == 1, "the host has counted what it sent"
+    assert len(list((tmp_path / "flow").glob("traders-quiet-*.jsonl"))) == 1, "the host has counted what it sent"
     flow = Flow(tmp_path / "flow")
     flow.read()
     kinds = flow.as_json("DEMO")["kinds"]
-    assert set(kinds) == {group.trader for group in load_population("small").groups} | {"twap"}
+    assert set(kinds) == {"zero_intelligence", "value", "noise", "twap"}
     _, market_orders, _, lots = map(sum, kinds["twap"])
     assert market_orders >= 36
     assert lots >= 1500
 
 
-def test_the_report_so_far_is_written_while_the_researcher_works(done: tuple[Path, str], tmp_path: Path) -> None:
+def test_the_report_so_far_is_written_while_the_researcher_works(done: tuple[Path, str, str], tmp_path: Path) -> None:
     shutil.copytree(done[0] / "twap", tmp_path / "twap")
     with contextlib.ExitStack() as stack:
         scene = Scene(Plan(simulated("small", 3), 200.0, tmp_path, None, researcher=True), stack, executed=["twap"])
