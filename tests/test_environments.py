@@ -20,11 +20,13 @@ from serl.agents.execution.environment.observation import Scales
 from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.errors import DataError
+from serl.agents.learning import sources
 from serl.environments import (
     EXECUTION_ID,
     directional_vector_env,
     execution_vector_env,
     making_vector_env,
+    market_settings,
     parallel_env,
 )
 from serl.exchange.errors import ConfigError
@@ -176,6 +178,36 @@ def test_a_step_before_reset_is_refused(day: Path) -> None:
         together.step({})
 
 
+def test_the_volume_of_a_simulated_market_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured, measure = list[Any](), sources._mean_volume
+
+    def counted(*market: Any) -> float:
+        measured.append(market)
+        return measure(*market)
+
+    monkeypatch.setattr(sources, "_volumes", {})
+    monkeypatch.setattr(sources, "_mean_volume", counted)
+    hours = {"hours": "09:40-09:50"}
+    settings = [hours, {**hours, "part": "validation"}, {"hours": "09:40-09:45"}]
+    found = [
+        sources.Simulated(market_settings(**SMALL, **changes)).hours("train")[0].volume_lots_per_s
+        for changes in (*settings, {**hours, "population_changes": {"groups.2.count": 5}})
+    ]
+    assert len(measured) == 3 and found[0] == found[1] and len(set(found)) == 3
+
+
+@pytest.fixture(scope="module")
+def in_simulated_markets() -> list[Any]:
+    return [execution_vector_env(2, scales=Scales(), **SMALL), making_vector_env(2, **SMALL)]
+
+
+@pytest.fixture(scope="module")
+def of_each_kind(in_simulated_markets: list[Any], day: Path) -> list[Any]:
+    """A simulated market, a replay, and agents of one book."""
+    settings: dict[str, Any] = {"data": day, "duration_s": 60, "scales": Scales()}
+    return [in_simulated_markets[1], made(2, **settings), parallel_env(agents=2, **settings)]
+
+
 @pytest.mark.parametrize(
     ("make", "text"),
     [
@@ -185,9 +217,10 @@ def test_a_step_before_reset_is_refused(day: Path) -> None:
         (lambda rows: rows["day"], r"got shape \(2,\), int32"),
     ],
 )
-def test_episodes_that_are_none_for_each_environment_are_refused(make: Callable[[Any], Any], text: str) -> None:
-    envs: list[Any] = [execution_vector_env(2, scales=Scales(), **SMALL), making_vector_env(2, **SMALL)]
-    for env in envs:
+def test_episodes_that_are_none_for_each_environment_are_refused(
+    make: Callable[[Any], Any], text: str, in_simulated_markets: list[Any]
+) -> None:
+    for env in in_simulated_markets:
         rows = env.sampler.sample(np.random.default_rng(1), 2)
         with pytest.raises(ConfigError, match=r"episodes: expected EPISODE rows of shape \(2,\), " + text):
             env.reset(options={"episodes": make(rows)})
@@ -195,13 +228,8 @@ def test_episodes_that_are_none_for_each_environment_are_refused(make: Callable[
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5, [3, -2]])
-def test_a_seed_that_is_none_is_refused(seed: Any, day: Path) -> None:
-    makers = [
-        making_vector_env(2, population="small", duration_s=60),
-        made(2, data=day, duration_s=60),
-        parallel_env(agents=2, data=day, duration_s=60),
-    ]
-    for env in makers:
+def test_a_seed_that_is_none_is_refused(seed: Any, of_each_kind: list[Any]) -> None:
+    for env in of_each_kind:
         with pytest.raises(ConfigError, match=r"seed: expected an integer from 0 on, got .*\d\]?; give another"):
             env.reset(seed=seed)
 

@@ -42,6 +42,7 @@ from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.forecasters import with_observed_forecaster
 from serl.agents.traders.overrides import changed_population
 from serl.agents.traders.phases import Phases
+from serl.agents.traders.registry import load_kind
 from serl.exchange.config import time_of_day_ns, time_of_day_text
 from serl.exchange.errors import ConfigError
 from serl.history.day import Day
@@ -308,6 +309,29 @@ def _seeds(config: MarketConfig) -> Sequence[int]:
     return [first + seed for seed in fold_seeds(config.part, config)]
 
 
+_volumes: dict[tuple[Any, ...], float] = {}
+"""What `_mean_volume` has found in this process, which may make many environments of one market."""
+
+
+def _mean_volume(population: Any, spans: Sequence[tuple[int, int]], latency_ns: int) -> float:
+    """Mean volume of the first training days in these spans, in lots per second."""
+    market = DynamicMarket(population, SIZING_DAYS, latency_ns=latency_ns, cache_mb=0)
+    episodes = np.zeros(SIZING_DAYS, EPISODE)
+    episodes["day"], episodes["sign"] = range(SIZING_DAYS), 1
+    episodes["qty_lots"] = population.market.lot_multiple
+    begin_ns = spans[0][0]
+    episodes["start_ns"], episodes["interval_ns"], episodes["steps"] = begin_ns, spans[-1][1] - begin_ns, 1
+    market.reset(np.arange(SIZING_DAYS), episodes)
+    traded, length_ns = 0.0, 0
+    for start_ns, end_ns in spans:  # excludes auctions, which trade between the spans
+        market.step(np.zeros(SIZING_DAYS, CHILD), np.full(SIZING_DAYS, start_ns))
+        market.step(np.zeros(SIZING_DAYS, CHILD), np.full(SIZING_DAYS, end_ns))
+        traded += float(market.frames["traded_lots"].mean())
+        length_ns += end_ns - start_ns
+    market.close()
+    return traded / length_ns * SECOND_NS
+
+
 @dataclasses.dataclass(frozen=True)
 class Simulated:
     """Days simulated by a population of traders; no seed is in more than one part."""
@@ -355,24 +379,12 @@ class Simulated:
     @cached_property
     def _volume_lots_per_s(self) -> float:
         """Mean volume of the first training days, without our orders."""
-        spans = self._spans_ns
-        start_ns, end_ns = spans[0][0], spans[-1][1]
-        market = DynamicMarket(
-            self._population, SIZING_DAYS, latency_ns=round(self.config.latency_us * 1000), cache_mb=0
-        )
-        episodes = np.zeros(SIZING_DAYS, EPISODE)
-        episodes["day"], episodes["sign"] = range(SIZING_DAYS), 1
-        episodes["qty_lots"] = self._population.market.lot_multiple
-        episodes["start_ns"], episodes["interval_ns"], episodes["steps"] = start_ns, end_ns - start_ns, 1
-        market.reset(np.arange(SIZING_DAYS), episodes)
-        traded, length_ns = 0.0, 0
-        for start_ns, end_ns in spans:  # excludes auctions, which trade between the spans
-            market.step(np.zeros(SIZING_DAYS, CHILD), np.full(SIZING_DAYS, start_ns))
-            market.step(np.zeros(SIZING_DAYS, CHILD), np.full(SIZING_DAYS, end_ns))
-            traded += float(market.frames["traded_lots"].mean())
-            length_ns += end_ns - start_ns
-        market.close()
-        return traded / length_ns * SECOND_NS
+        population, latency_ns = self._population, round(self.config.latency_us * 1000)
+        kinds = tuple(load_kind(group.trader) for group in population.groups)  # a name may be registered again
+        key = population.model_dump_json(), kinds, tuple(self._spans_ns), latency_ns
+        if key not in _volumes:
+            _volumes[key] = _mean_volume(population, self._spans_ns, latency_ns)
+        return _volumes[key]
 
     def hours(self, part: str) -> Sequence[Hours]:
         """See Source."""
