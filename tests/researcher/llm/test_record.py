@@ -6,7 +6,7 @@ from typing import Any
 
 from serl.researcher.llm.record import Record, key_of
 
-N, PROMPT = 200, "x" * 20_000
+N, PROMPT = 50, "x" * 20_000
 
 
 def line(number: int) -> dict[str, Any]:

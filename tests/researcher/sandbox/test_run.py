@@ -72,6 +72,7 @@ def test_a_file_of_the_longest_name_stays_where_it_is(folder: Path) -> None:
     assert not (folder / ("a" * 255)).exists()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("sandboxed")
 def test_torch_and_numba_work_inside(folder: Path) -> None:
     torch = "import torch; x = torch.ones(3, requires_grad=True); (x * x).sum().backward(); answer = x.grad.tolist()"

@@ -40,14 +40,30 @@ def dry_run_findings(kind: Kind, source: str) -> list[Finding]:
     return dry_run(kind, entrypoints.load(kind, source))[0]
 
 
+IMPORT_TORCH = [(Kind.POLICY, "code"), (Kind.COMMUNICATE, "code")]
+"""Examples whose dry run takes two seconds in the sandbox, because it imports torch. So does that of an agent."""
+
+
 @pytest.mark.usefixtures("sandboxed")
-@pytest.mark.parametrize("kind", Kind)
-@pytest.mark.parametrize("form", ["code", "spec"])
+@pytest.mark.parametrize(
+    ("form", "kind"),
+    [
+        pytest.param(form, kind, marks=pytest.mark.long if (kind, form) in IMPORT_TORCH else ())
+        for form in ("code", "spec")
+        for kind in Kind
+    ],
+)
 def test_examples_are_valid(kind: Kind, form: Form) -> None:
     report = validate(kind, example(kind, form), form_of(kind, form))
     assert report.ok, report.text
     assert report.call_ms is not None
     assert report.call_ms > 0
+
+
+@pytest.mark.parametrize(("kind", "form"), IMPORT_TORCH)
+def test_examples_are_valid_outside_the_sandbox(kind: Kind, form: Form) -> None:
+    assert check_source(kind, example(kind, form)) == []
+    assert dry_run_findings(kind, example(kind, form)) == []
 
 
 @pytest.mark.parametrize("kind", SPEC_ONLY)
