@@ -18,6 +18,8 @@ from serl.agents.traders.builtin import builtin_populations
 from serl.cli import GROUPS, serl
 from serl.exchange.errors import ConfigError
 from serl.exchange.ports import free_port
+from serl.history.day import write_day
+from serl.history.generate import OPEN_NS, generate_day
 
 
 @pytest.mark.long
@@ -95,18 +97,30 @@ def test_a_number_beyond_its_range_is_refused(line: str, option: str) -> None:
     assert shown.exit_code == 2 and f"Invalid value for '{option}'" in shown.output
 
 
-@pytest.mark.parametrize("closed", ["1", "2"])
-def test_a_closed_output_is_no_traceback(closed: str, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def one_minute(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A generated day."""
+    path = tmp_path_factory.mktemp("days") / "x.day"
+    write_day(generate_day(1, end_ns=OPEN_NS + 60_000_000_000), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("closed", "command", "status"),
+    [
+        ("1", "day generate -o {day}2 --seed 1 --end 09:31", 0),
+        pytest.param("2", "day generate -o {day}2 --seed 1 --end 09:31", 0, marks=pytest.mark.long),
+        ("1", "day head {day}", 0),
+        ("2", "day head {day}", 0),
+        ("1", "day info nothing", 2),
+        ("2", "day info nothing", 2),
+    ],
+)
+def test_a_closed_output_is_no_traceback(closed: str, command: str, status: int, one_minute: Path) -> None:
     """As of a daemon that is started with `>&-`."""
-    generate = f"-m serl day generate -o {tmp_path / 'x.day'} --seed 1 --end 09:31"
-    for command, status in (
-        (generate, 0),
-        (f"-m serl day head {tmp_path / 'x.day'}", 0),
-        ("-m serl day info nothing", 2),
-    ):
-        program = ["sh", "-c", f"exec {shlex.quote(sys.executable)} {command} {closed}>&-"]
-        done = subprocess.run(program, capture_output=True, text=True)
-        assert done.returncode == status and "Traceback" not in done.stderr
+    line = f"{shlex.quote(sys.executable)} -m serl {command.format(day=one_minute)}"
+    done = subprocess.run(["sh", "-c", f"exec {line} {closed}>&-"], capture_output=True, text=True)
+    assert done.returncode == status and "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ FORMER_NAMES = frozenset(
     ]
 )
 """Private words that the terms of the field have replaced."""
+FORMER_WORD = re.compile(rf"\b(?:{'|'.join(FORMER_NAMES)})\b")
 UNCLEAR_ERROR = re.compile(r"\b(?:is|are) du" + r"e[,;:]? (?:got|like|such)")
 """An error says: expected X, got Y; do Z."""
 
@@ -75,8 +76,8 @@ def defined_names(tree: ast.Module) -> set[str]:
 
 def definitions(block: ast.AST) -> Iterator[ast.ClassDef | ast.FunctionDef]:
     """The classes and functions that a block defines, those within others included."""
-    for node in ast.iter_child_nodes(block):
-        if isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case):
+    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for node in getattr(block, field, ()):
             if isinstance(node, ast.ClassDef | ast.FunctionDef):
                 yield node
             yield from definitions(node)
@@ -92,7 +93,8 @@ def untidy(text: str, stem: str) -> Iterator[str]:
     for pattern in (UNFINISHED, UNCLEAR_ERROR):
         if (found := pattern.search(text)) is not None:
             yield f"expected nothing like {found.group()!r}"
-    if any(name in text for name in FORMER_NAMES) and (former := FORMER_NAMES & defined_names(tree)):
+    possible = any(name in text for name in FORMER_NAMES) and FORMER_WORD.search(text)  # the former is the quicker one
+    if possible and (former := FORMER_NAMES & defined_names(tree)):
         yield f"expected the terms of the field, got {sorted(former)}"
     defined = list(definitions(tree))
     for name in (stem, *(node.name for node in defined)):
