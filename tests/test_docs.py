@@ -213,7 +213,7 @@ def test_executors_meet_a_maker() -> None:
 
 
 def test_the_single_environment_is_made(folder: Path) -> None:
-    write_day(generate_day(3), folder / "amzn.day")
+    write_day(generate_day(3, commands_per_s=2.0), folder / "amzn.day")
     env = run("execution.md")["env"]
     assert env.reset(seed=1)[0].shape == env.observation_space.shape
 
@@ -231,7 +231,7 @@ def test_days_are_read_and_played(folder: Path, monkeypatch: pytest.MonkeyPatch)
     """With a generated day instead of LOBSTER's sample, whose import has its own tests."""
     from serl.history import importing
 
-    day = generate_day(3)
+    day = generate_day(3, commands_per_s=2.0)
     write_day(day, folder / "amzn.day")
     monkeypatch.setattr(importing, "import_day", lambda _name: day)
     names = run("history.md")

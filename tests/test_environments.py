@@ -41,7 +41,7 @@ SMALL: dict[str, Any] = {"population": "small", "duration_s": 120}
 @pytest.fixture(scope="module")
 def day(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("days") / "demo.day"
-    write_day(generate_day(3), path)
+    write_day(generate_day(3, commands_per_s=2.0), path)
     return path
 
 
@@ -97,7 +97,7 @@ def test_scales_are_fitted_once_for_each_content_of_a_file(day: Path, tmp_path: 
     fitted = serl.environments._scales_of
     fitted.cache_clear()
     first, again = (made(1, data=path).observer.scales for _ in range(2))
-    write_day(generate_day(4), path)
+    write_day(generate_day(4, commands_per_s=2.0), path)
     other = made(1, data=path).observer.scales
     assert first == again != other and fitted.cache_info().misses == 2
 

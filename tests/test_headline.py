@@ -124,7 +124,7 @@ def test_few_steps_are_enough_to_learn(market: str, budget: Budget) -> None:
 @pytest.mark.long
 def test_books_too(tmp_path: Path) -> None:
     day, output = tmp_path / "a.day", tmp_path / "out"
-    write_day(generate_day(3), day)
+    write_day(generate_day(3, commands_per_s=2.0), day)
     command = [sys.executable, "-m", "benchmarks.headline", "--quick", "--book", str(day), "--output", str(output)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "### replay, test: replay market" in done.stdout and "### dynamic, test: dynamic market" in done.stdout

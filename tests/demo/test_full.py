@@ -132,14 +132,14 @@ def test_a_researcher_that_fails_leaves_the_rest(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.long
 def test_a_day_is_replayed(tmp_path: Path) -> None:
-    write_day(generate_day(2), tmp_path / "own.day")
+    write_day(generate_day(2, commands_per_s=2.0), tmp_path / "own.day")
     done = demo(*QUIETLY, "--speed", "200", "--day", str(tmp_path / "own.day"), folder=tmp_path / "output")
     assert done.returncode == 0, done.stderr
     numbers = json.loads((tmp_path / "output" / "demo.json").read_text())
     twap = numbers["executions"]["twap"]
     assert twap["PA_bps"] is not None
     assert twap["PA_twap_bps"] is not None, "the executor knows the day"
-    origin = day_origin(generate_day(2))
+    origin = day_origin(generate_day(2, commands_per_s=2.0))
     assert (numbers["made"]["data"], numbers["made"]["seed"], twap["day"]) == (origin, None, origin)
 
 
@@ -180,7 +180,7 @@ def test_the_market_waits_for_the_research_and_for_what_it_found(
 
 def test_the_first_report_takes_less_than_a_minute(tmp_path: Path) -> None:
     """The market's time up to the report, at the default speed, leaves more than half of it for the start."""
-    write_day(generate_day(2), tmp_path / "own.day")
+    write_day(generate_day(2, commands_per_s=2.0), tmp_path / "own.day")
     for source in (simulated("amzn", 1), replayed(tmp_path / "own.day", tmp_path / "copy.day")):
         start, _, _ = source.order.window.partition("-")
         until_ns = time_of_day_ns(start) + source.order.duration_ns - time_of_day_ns(OPEN)
@@ -193,7 +193,7 @@ def test_the_researcher_learns_in_the_market_that_its_policy_trades_in(tmp_path:
     settings, shipped = load_config(Path(path)), load_config(Path("demo"))
     assert settings.inner.dynamic == shipped.inner.dynamic.model_copy(update={"population": "amzn"})
     assert settings.model_copy(update={"inner": shipped.inner}) == shipped
-    write_day(generate_day(2), tmp_path / "own.day")
+    write_day(generate_day(2, commands_per_s=2.0), tmp_path / "own.day")
     source = replayed(tmp_path / "own.day", tmp_path / "copy.day")
     assert list(research.options(source, tmp_path)) == ["--config", "demo", "--market", str(tmp_path / "copy.day")]
 

@@ -37,7 +37,7 @@ def test_the_page_on_the_outer_loop_runs(
 def test_the_page_on_the_inner_loop_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With less training."""
     monkeypatch.chdir(tmp_path)
-    write_day(generate_day(3), tmp_path / "amzn.day")
+    write_day(generate_day(3, commands_per_s=2.0), tmp_path / "amzn.day")
     (block,) = blocks("inner.md", "python")
     names: dict[str, object] = {"less": Budget(static_steps=800, dynamic_steps=0, wall_s=400)}
     exec(compile(block.text.replace("Budget(),", "less,").replace("workers=2", "workers=1"), "inner.md", "exec"), names)

@@ -13,7 +13,7 @@ from serl.researcher.inner.settings import DYNAMIC, LEARNING, STATIC, Settings
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Settings to train and score on one generated day."""
     day = tmp_path_factory.mktemp("days") / "demo.day"
-    write_day(generate_day(3), day)
+    write_day(generate_day(3, commands_per_s=2.0), day)
     return small_settings(day)
 
 

@@ -72,13 +72,14 @@ def test_a_forged_rule_is_a_verdict_and_ends_no_run(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("text", "stage", "words"),
     [
-        ("def decide(now):\n    return now.spread", "dry run", "expected shape (16, 3)"),
+        pytest.param("def decide(now):\n    return now.spread", "dry run", "expected shape (16, 3)", marks=pytest.mark.long),
         pytest.param("import torch\n\n\ndef decide(now):\n    return 0 * torch.stack((now.spread,) * 3, 1)", "dry run", "the policy never trades", marks=pytest.mark.long),
         pytest.param("import torch\n\n\ndef decide(now):\n    if now.spread.sum() > 0:\n        return torch.stack((now.spread,) * 3, 1)\n    return torch.stack((now.drift,) * 3, 1)", "dry run", "cannot be traced", marks=pytest.mark.long),
         pytest.param("def decide(now):\n    return now.profit", "dry run", "profit", marks=pytest.mark.long),
     ],
 )  # fmt: skip
 def test_a_policy_that_breaks_its_contract_is_named(text: str, stage: str, words: str, tmp_path: Path) -> None:
+    """Each imports torch in the sandbox; test_validation.py runs the same dry runs outside."""
     found: Any = evaluate(policy("code", text), SETTINGS, BUDGET, tmp_path)
     assert found.stage == stage
     assert words in found.reason

@@ -146,7 +146,7 @@ def hours_of(days: list[Day], stretches: Iterable[tuple[int, int, int]]) -> set[
 
 def test_no_scored_hour_of_several_days_is_trained_on(tmp_path: Path) -> None:
     """As many days as folds: a fold is one of them, also where `day` names the first."""
-    base = generate_day(3)
+    base = generate_day(3, commands_per_s=2.0)
     dates = [f"2026-01-{number:02d}" for number in (5, 6, 7)]
     days = [dataclasses.replace(base, reference=dataclasses.replace(base.reference, date=date)) for date in dates]
     paths = [tmp_path / f"{date}.day" for date in dates]

@@ -31,7 +31,7 @@ RULE = Candidate({Kind.POLICY: Module("spec", example(Kind.POLICY, "spec"))})
 def day(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A generated day with a book."""
     path = tmp_path_factory.mktemp("days") / "demo.day"
-    write_day(generate_day(3), path)
+    write_day(generate_day(3, commands_per_s=2.0), path)
     return path
 
 
@@ -72,7 +72,7 @@ def test_the_score_of_a_candidate_is_after_the_fee_of_the_settings(day: Path, tm
 def test_the_final_score_is_refused_if_the_data_of_the_run_have_changed(tmp_path: Path) -> None:
     """A run is not continued on other data under the same name. Its final score, which is measured once, must not be taken on them either."""
     day = tmp_path / "demo.day"
-    write_day(generate_day(3), day)
+    write_day(generate_day(3, commands_per_s=2.0), day)
     config = parse_config(
         {
             "name": "x", "proposer": "random", "kinds": ["policy"], "iterations": 1, "candidates": 2, "workers": 1,
@@ -87,7 +87,7 @@ def test_the_final_score_is_refused_if_the_data_of_the_run_have_changed(tmp_path
     database = run.begin(tmp_path / "run", config, "a test", resume=False)
     run.research(config, tmp_path / "run", database)
     database.close()
-    write_day(generate_day(99), day)
+    write_day(generate_day(99, commands_per_s=2.0), day)
     database, config = run.open_run(tmp_path / "run")
     with pytest.raises(SerlError, match="data"):
         score_test(database, config)

@@ -250,6 +250,20 @@ def test_the_other_kinds_are_dry_run(kind: Kind, source: str, reason: Reason) ->
     assert reason in [finding.reason for finding in dry_run_findings(kind, source)]
 
 
+@pytest.mark.parametrize(
+    ("body", "reason", "words"),
+    [
+        ("return now.spread", Reason.CONTRACT, "expected shape (16, 3)"),
+        ("return 0 * torch.stack((now.spread,) * 3, 1)", Reason.NEVER_TRADES, "the policy never trades"),
+        ("return torch.stack((now.spread if now.spread.sum() > 0 else now.drift,) * 3, 1)", Reason.NOT_EXPORTABLE, "cannot be traced"),
+    ],
+)  # fmt: skip
+def test_policies_are_dry_run(body: str, reason: Reason, words: str) -> None:
+    findings = dry_run_findings(Kind.POLICY, f"import torch\n\n\ndef decide(now):\n    {body}")
+    assert [finding.reason for finding in findings] == [reason]
+    assert words in findings[0].text
+
+
 COMMUNICATE = "import numpy\nimport torch\ndef communicate(observations):\n    x = observations\n    return {}\n"
 
 
