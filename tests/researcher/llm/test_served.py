@@ -42,7 +42,7 @@ def served() -> Iterator[ServedModel]:
 
 
 def test_specs_under_a_schema(served: ServedModel) -> None:
-    answers = Client(served.endpoint).complete(ASK, schema=SCHEMA, n=4, max_tokens=100)
+    answers = Client(served.endpoint).complete(ASK, schema=SCHEMA, n=3, max_tokens=100)
     specs = [extract_json(answer) for answer in answers.answers]
     assert all(spec["inventory"] in (0.1, 0.2, 0.5) and 0.5 <= spec["impact"] <= 2.25 for spec in specs)
     assert answers.texts == [json.dumps(spec) for spec in specs], "whitespace as json.dumps writes it"
@@ -68,7 +68,7 @@ def test_a_schema_that_llama_cpp_would_ignore_is_refused(
 
 
 def test_seeds_repeat_and_the_tokens_are_the_text(served: ServedModel) -> None:
-    first, again = (Client(served.endpoint).complete(ASK, seed=7, max_tokens=24, logprobs=True) for _ in range(2))
+    first, again = (Client(served.endpoint).complete(ASK, seed=7, max_tokens=12, logprobs=True) for _ in range(2))
     assert first.texts == again.texts
     (answer,) = first.answers
     assert "".join(token.text for token in answer.tokens) == answer.text
@@ -81,7 +81,7 @@ def test_a_short_answer_is_called_truncated(served: ServedModel) -> None:
 
 
 def test_memory_is_below_a_gigabyte(served: ServedModel) -> None:
-    Client(served.endpoint).complete([{"role": "user", "content": "word " * 300}], max_tokens=20)
+    Client(served.endpoint).complete([{"role": "user", "content": "word " * 300}], max_tokens=1)
     status = Path(f"/proc/{served.pid}/status")
     if not status.exists():
         pytest.skip("reads memory in /proc")
