@@ -26,7 +26,7 @@ WORKER = "serl.researcher.inner.worker"
 MODULES = ("serl", "serl.clients.parent_watch", WORKER)
 LEARNING, CHARTS = "serl.researcher.inner.job", "matplotlib.backends.backend_agg"
 COMMANDS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("demo", "exchange", "agents", "dashboard", "replay", "record", "drop-copy", "day", "fix", "binance", "ouch", "metrics", "news", "journal"), ()),
+    **dict.fromkeys(("demo", "simulate", "exchange", "agents", "dashboard", "replay", "record", "drop-copy", "day", "fix", "binance", "ouch", "metrics", "news", "journal"), ()),
     "execute": (CHARTS,), "train": (LEARNING,), "evaluate": (LEARNING, CHARTS), WORKER: (LEARNING,),
 }  # fmt: skip
 """Of serl: those whose start is not itself what a test is about, and the modules that take long which they import then."""

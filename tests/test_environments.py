@@ -276,7 +276,7 @@ def test_agents_of_one_book_get_the_reward_of_the_settings(day: Path) -> None:
         ({"population": "smal"}, "smal"),
         ({**SMALL, "actions": "all"}, "actions"),
         ({**SMALL, "nonsense": 1}, "nonsense"),
-        ({**SMALL, "part": "unseen"}, "part"),
+        ({**SMALL, "scales": Scales(), "part": "unseen"}, "part"),
         ({**SMALL, "hours": "11:00-10:00"}, "hours: expected an end after the start, got '11:00-10:00'"),
         ({**SMALL, "hours": "11:00-11:99"}, "hours: expected a time of day like 10:30"),
         ({**SMALL, "hours": "15:00-17:00"}, "the day, 09:30:00 to 16:00:00, got a window from 15:00:00 to 17:00:00"),
