@@ -175,7 +175,7 @@ def generate_day(
     commands_max = int(1.1 * commands_per_s * (end_ns - start_ns) / SECOND_NS) + 1000
     while True:
         book = empty_book(prices, commands_max)
-        if _run(book, np.random.Generator(np.random.PCG64(seed)), start_ns, end_ns, commands_per_s):
+        if _run(book, np.random.Generator(np.random.PCG64(seed)), start_ns, end_ns, float(commands_per_s)):
             break
         commands_max *= 2
     written = int(book.totals[0])

@@ -35,6 +35,7 @@ from serl.agents.learning.baseline import (
 from serl.agents.learning.replay_buffer import ReplayBuffer, draw_weights, layers, require_learning
 from serl.agents.learning.settings import SAVED
 from serl.agents.learning.state import adam_state, load_adam_state, named, part
+from serl.agents.torch_adam import Adam
 from serl.exchange.errors import ConfigError
 
 LOG_STD_MIN, LOG_STD_MAX = -5.0, 1.0
@@ -183,7 +184,7 @@ class HALOP:
         """State, offset, candidate, reward, next state, whether the order continues."""
         groups = [self.network.actor, self.network.critics, self.network.dqn]
         self._groups = [list(group.parameters()) for group in groups] + [[self.temperature]]
-        self._optimiser = torch.optim.Adam([{"params": group} for group in self._groups], lr=config.learning_rate)
+        self._optimiser = Adam([{"params": group} for group in self._groups], lr=config.learning_rate)
 
     def state_dict(self) -> dict[str, Tensor]:
         """See checkpoint.Learner."""

@@ -13,6 +13,7 @@ from torch.nn import functional
 from serl.agents.learning.baseline import BaselineConfig
 from serl.agents.learning.errors import DivergedError
 from serl.agents.learning.state import adam_state, load_adam_state, named, part
+from serl.agents.torch_adam import Adam
 
 
 class RecurrentPPOConfig(BaselineConfig):
@@ -110,7 +111,7 @@ class RecurrentPPO:
 
     def __init__(self, network: RecurrentActorCritic, config: RecurrentPPOConfig) -> None:
         self.network, self.config, self.kl_weight = network, config, config.kl_weight
-        self._optimiser = torch.optim.Adam(network.parameters(), lr=config.learning_rate)
+        self._optimiser = Adam(network.parameters(), lr=config.learning_rate)
 
     def state_dict(self) -> dict[str, Tensor]:
         """The network, its optimiser and the weight of the KL penalty."""

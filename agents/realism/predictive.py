@@ -133,11 +133,13 @@ def absolute_errors(train: WindowSamples, test: WindowSamples, seed: int) -> Flo
 
 
 def _train_and_test(torch: Any, train: WindowSamples, test: WindowSamples, random: np.random.Generator) -> Floats:
+    from serl.agents.torch_adam import Adam
+
     centre = train.features.mean(axis=0)
     scale = np.maximum(train.features.std(axis=0), 1e-6)
     unit = max(float(train.targets.std()), 1e-6)
     model = _build_model(torch, train.features.shape[1])
-    optimiser = torch.optim.Adam(model.parameters(), LEARNING_RATE)
+    optimiser = Adam(model.parameters(), LEARNING_RATE)
     for _ in range(EPOCHS):
         order = random.permutation(len(train.ends))
         for start in range(0, len(order), BATCH):

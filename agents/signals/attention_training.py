@@ -46,9 +46,13 @@ class _Trainer:
     """The weights as PyTorch tensors, with the same forward pass as `Attention` plus dropout."""
 
     def __init__(self, torch: Any, scaling: tuple[Floats, Floats], horizons: int, seed: int) -> None:
+        from serl.agents.torch_adam import Adam
+
         self._torch, self._scaling, self._random = torch, scaling, np.random.default_rng(seed)
         self._weights = {name: self._first(name, shape) for name, shape in shapes(horizons).items()}
-        self._optimiser = torch.optim.AdamW(self._weights.values(), LEARNING_RATE, weight_decay=WEIGHT_DECAY)
+        self._optimiser = Adam(
+            self._weights.values(), LEARNING_RATE, weight_decay=WEIGHT_DECAY, decoupled_weight_decay=True
+        )
 
     def _first(self, name: str, shape: tuple[int, ...]) -> Any:
         """Initial weights: uniform within 1 / sqrt(inputs), as in PyTorch's linear layers; norms start as the identity."""

@@ -42,12 +42,14 @@ def train_network(
 def _train(
     torch: Any, fit: tuple[Floats, Classes], validation: tuple[Floats, Classes], random: np.random.Generator, on_epoch: Callable[[], object]
 ) -> Layers:  # fmt: skip
+    from serl.agents.torch_adam import Adam
+
     nn = torch.nn
     outputs = fit[1].shape[1] * CLASSES
     model = nn.Sequential(
         nn.Linear(fit[0].shape[1], HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, outputs)
     )
-    optimiser = torch.optim.AdamW(model.parameters(), LEARNING_RATE, weight_decay=WEIGHT_DECAY)
+    optimiser = Adam(model.parameters(), LEARNING_RATE, weight_decay=WEIGHT_DECAY, decoupled_weight_decay=True)
     (x, y), (x_held, y_held) = (
         (torch.from_numpy(a.astype(np.float32)), torch.from_numpy(b)) for a, b in (fit, validation)
     )

@@ -190,13 +190,15 @@ def _losses(torch: Any, model: Any, inputs: Any, targets: Any, dropout: float) -
 def _fit(
     torch: Any, fit: Half, held: Half, mean: Any, scale: Any, random: np.random.Generator, on_epoch: Callable[[], object]
 ) -> tuple[Numbers, list[float]]:  # fmt: skip
+    from serl.agents.torch_adam import Adam
+
     def tensors(half: Half) -> tuple[Any, Any]:
         inputs = np.clip((half[0] - mean) * scale, -INPUT_MAX, INPUT_MAX)
         return torch.from_numpy(inputs.astype(np.float32)), torch.from_numpy(half[1])
 
     (inputs, targets), (held_inputs, held_targets) = tensors(fit), tensors(held)
     model = _model(torch)
-    optimiser = torch.optim.AdamW(model.parameters(), LEARNING_RATE, weight_decay=WEIGHT_DECAY)
+    optimiser = Adam(model.parameters(), LEARNING_RATE, weight_decay=WEIGHT_DECAY, decoupled_weight_decay=True)
     steps = EPOCHS_MAX * (len(inputs) // BATCH)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
 

@@ -13,6 +13,7 @@ from torch.nn import functional
 from serl.agents.directional.environment import DirectionalVectorEnv
 from serl.agents.learning.replay_buffer import ReplayBuffer, draw_weights, layers, require_learning
 from serl.agents.learning.settings import LearningSettings
+from serl.agents.torch_adam import Adam
 from serl.exchange.errors import ConfigError
 
 
@@ -89,7 +90,7 @@ class DQN:
         self._target = copy.deepcopy(network)
         self._random = np.random.Generator(np.random.PCG64(config.seed))
         self._parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
-        self._optimiser = torch.optim.Adam(self._parameters, lr=config.learning_rate)
+        self._optimiser = Adam(self._parameters, lr=config.learning_rate)
         features = env.single_observation_space.shape[0]
         self._buffer = ReplayBuffer(config.buffer, features, 0, 0, features, 0)  # the columns of a Batch
         self._observations, _ = env.reset(seed=config.seed)
