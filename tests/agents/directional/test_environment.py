@@ -20,9 +20,10 @@ from serl.agents.positions.targets import Rule
 from serl.exchange.errors import ConfigError
 from serl.exchange.kernel.state import ASK
 from serl.exchange.records import MICRO, EventKind, Rows
+from tests.agents.half_hour import SMALL
 from tests.agents.traders.test_rules import population
 
-SETTINGS: dict[str, Any] = {"population": "small", "duration_s": 60, "simulated_days": 2, "inventory_lots_max": 40}
+SETTINGS: dict[str, Any] = {"population": SMALL, "duration_s": 60, "simulated_days": 2, "inventory_lots_max": 40}
 SHORT, HALF_SHORT, NOTHING, HALF_LONG, LONG = range(5)
 
 

@@ -19,8 +19,9 @@ from serl.agents.directional.rules import Uniform
 from serl.agents.learning.replay_buffer import ReplayBuffer
 from serl.agents.positions.config import position_market, windows
 from serl.exchange.errors import ConfigError
+from tests.agents.half_hour import SMALL
 
-CONFIG = directional_settings(population="small", duration_s=60, simulated_days=2)
+CONFIG = directional_settings(population=SMALL, duration_s=60, simulated_days=2)
 
 
 def env_of(count: int = 8, **changes: Any) -> DirectionalVectorEnv:

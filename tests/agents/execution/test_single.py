@@ -17,12 +17,13 @@ from serl.environments import DIRECTIONAL_ID, EXECUTION_ID, execution_env
 from serl.exchange.errors import ConfigError
 from serl.history.day import write_day
 from serl.history.generate import generate_day
+from tests.agents.half_hour import SMALL
 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("days") / "demo.day"
-    write_day(generate_day(3), file)
+    write_day(generate_day(3, commands_per_s=2.0), file)
     return file
 
 
@@ -51,7 +52,7 @@ def test_the_checkers_are_content(path: Path, actions: str) -> None:
 def test_stable_baselines_is_content_with_positions(actions: str) -> None:
     from stable_baselines3.common.env_checker import check_env as check_for_sb3
 
-    env = gymnasium.make(DIRECTIONAL_ID, population="small", duration_s=60, simulated_days=2, actions=actions)
+    env = gymnasium.make(DIRECTIONAL_ID, population=SMALL, duration_s=60, simulated_days=2, actions=actions)
     check_for_sb3(env.unwrapped)
     env.close()
 
@@ -84,7 +85,7 @@ def test_it_is_a_view_of_the_vector_environment(path: Path) -> None:
 
 
 def test_trading_hours_have_the_mean_volume() -> None:
-    day = generate_day(3)
+    day = generate_day(3, end_ns=37_800 * 10**9)
     hours = trading_hours(day, 2)
     assert hours.day == 2
     assert hours.start_ns - day.reference.first_time_ns == 300 * 10**9

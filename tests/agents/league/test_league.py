@@ -22,11 +22,12 @@ from serl.agents.positions.records import DECISION
 from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.population import load_population
 from serl.exchange.errors import ConfigError
+from tests.agents.half_hour import SMALL as HALF_HOUR
 from tests.agents.traders.test_rules import population
 
-SMALL = load_population("small")
+SMALL = load_population(HALF_HOUR)
 SECOND_NS = 10**9
-CONFIG = LeagueConfig(population="small", environments=4, duration_s=60, simulated_days=2)
+CONFIG = LeagueConfig(population=HALF_HOUR, environments=4, duration_s=60, simulated_days=2)
 ALL = np.arange(4)
 
 

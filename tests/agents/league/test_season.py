@@ -22,11 +22,12 @@ from serl.agents.learning.policy import Policy, load_policy
 from serl.agents.learning.sources import open_source
 from serl.exchange.errors import ConfigError
 from serl.result_file import ResultFileError
+from tests.agents.half_hour import SMALL
 from tests.clients.dashboard.server_fixture import dashboard
 from tests.server_fixture import free_endpoint
 
 CONFIG = SeasonConfig(
-    league=LeagueConfig(population="small", environments=4, duration_s=60, simulated_days=2), executors=("twap", "passive"),
+    league=LeagueConfig(population=SMALL, environments=4, duration_s=60, simulated_days=2), executors=("twap", "passive"),
     makers=("symmetric:1",), windows=4, rounds=2, seeds=2, executor_steps=24, maker_steps=80,
 )  # fmt: skip
 TRAININGS = 2 * 2 * 2
@@ -141,7 +142,7 @@ def test_a_policy_that_cannot_play_is_refused_before_the_folder_is_made(whole: S
     assert isinstance(known, Policy)
     forecasting = dataclasses.replace(known.interface, horizons_s=(1.0,))
     Policy(known.network, forecasting, {}).save(tmp_path / "forecasting.safetensors")
-    market = MarketConfig(kind="dynamic", population="small", part="test", simulated_days=1)
+    market = MarketConfig(kind="dynamic", population=SMALL, part="test", simulated_days=1)
     learnt = {"data": [{"market": market.model_dump(mode="json"), **open_source(market).describe()}]}
     Policy(known.network, known.interface, learnt).save(tmp_path / "tested.safetensors")
     for file, error in (
@@ -169,15 +170,15 @@ def test_a_policy_that_cannot_play_is_refused_before_the_folder_is_made(whole: S
 )  # fmt: skip
 def test_bad_settings_are_errors_of_one_line(tmp_path: Path, options: list[str], error: str) -> None:
     folder = tmp_path / "new"
-    done = CliRunner().invoke(league, ["--population", "small", "-o", str(folder), *options])
+    done = CliRunner().invoke(league, ["--population", SMALL, "-o", str(folder), *options])
     assert isinstance(done.exception, ConfigError) and error in str(done.exception) and not folder.exists()
 
 
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        (["--population", "pair"], "pair: symbols: expected one symbol in an environment"),
-        (["--population", "small", "--duration", "86400"], "small: expected at least 86400 s of continuous trading"),
+        (["--population", "pair", "--maker", "symmetric:1"], "pair: symbols: expected one symbol in an environment"),
+        (["--population", SMALL, "--duration", "86400"], "small: expected at least 86400 s of continuous trading"),
     ],
 )
 def test_a_refused_market_leaves_no_folder(tmp_path: Path, options: list[str], error: str) -> None:
@@ -192,7 +193,7 @@ def test_the_command_writes_tables_and_the_dashboard_shows_them(tmp_path: Path) 
     folder = tmp_path / "runs"
     with dashboard(free_endpoint(), "--league", str(folder)) as shown:
         assert shown.get("league") == (200, f"No match has been played in {folder} yet.".encode())
-        words = shlex.split(f"--population small --windows 4 --days 2 --duration 60 --rounds 0 -o {folder}")
+        words = shlex.split(f"--population {SMALL} --windows 4 --days 2 --duration 60 --rounds 0 -o {folder}")
         words += ["--executor", "twap", "--executor", "passive", "--maker", "symmetric:1", "--maker", "glft:0.01"]
         done = CliRunner().invoke(league, words, catch_exceptions=False)
         assert "GLFT, γ = 0.01" in done.stdout and done.stdout.count("twap") == 2

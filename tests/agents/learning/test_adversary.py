@@ -9,6 +9,7 @@ import torch
 
 from benchmarks.toy import ToyExecution
 from serl.agents.execution.environment.records import CHILD
+from serl.agents.learning import sources
 from serl.agents.learning.adversary import AdversaryConfig, AdversaryWeights
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.market_config import MarketConfig, with_overrides
@@ -18,9 +19,12 @@ from serl.agents.learning.training import Training, TrainingConfig, environments
 from serl.agents.traders.errors import PopulationError
 from serl.exchange.errors import ConfigError
 from serl.exchange.invalid import describe_invalid
+from tests.agents.half_hour import SMALL as HALF_HOUR
 
 TWO = {"easy": {}, "hard": {"value.volatility_ticks_per_root_s": 2.0}}
-SMALL = MarketConfig(kind="dynamic", population="small", simulated_days=2, environments=4, duration_s=60, interval_s=10)
+SMALL = MarketConfig(
+    kind="dynamic", population=HALF_HOUR, simulated_days=2, environments=4, duration_s=60, interval_s=10
+)
 
 
 def weights(first_bps: float = 4.0, last_bps: float = 1.0) -> AdversaryWeights:
@@ -132,7 +136,8 @@ def test_settings_of_an_adversary_are_checked() -> None:
         assert message in describe_invalid(caught.value)  # pyrefly: ignore[bad-argument-type]
 
 
-def test_the_shipped_settings_are_valid() -> None:
+def test_the_shipped_settings_are_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "SIZING_DAYS", 1)
     config = load_config(Path("adversarial"))
     assert config.adversary is not None
     for changes in config.adversary.variants.values():

@@ -133,7 +133,9 @@ def test_validation_orders_are_those_of_the_validation_part(tmp_path: Path) -> N
 
 def day_file(folder: Path) -> Path:
     path = folder / "a.day"
-    write_day(generate_day(3, start_ns=time_of_day_ns("09:30"), end_ns=time_of_day_ns("14:00")), path)
+    write_day(
+        generate_day(3, start_ns=time_of_day_ns("09:30"), end_ns=time_of_day_ns("14:00"), commands_per_s=0.5), path
+    )
     return path
 
 

@@ -49,6 +49,7 @@ from serl.exchange.records import Rows
 from serl.history.day import Day, write_day
 from serl.history.generate import generate_day
 from tests.agents.execution.test_data import rows, write
+from tests.agents.half_hour import SMALL
 
 MARKET = MarketConfig(hours="09:35-10:25", environments=5, duration_s=60, interval_s=10)
 
@@ -61,6 +62,12 @@ def day() -> Day:
 @pytest.fixture(scope="module")
 def scenario(day: Day) -> Scenario:
     return Scenario(MARKET, [day])
+
+
+def write_quiet_day(path: Path) -> None:
+    """With a part of each kind, and few orders."""
+    day = generate_day(3, start_ns=time_of_day_ns("09:30"), end_ns=time_of_day_ns("14:00"), commands_per_s=0.5)
+    write_day(day, path)
 
 
 def episodes(scenario: Scenario, count: int) -> Rows:
@@ -254,7 +261,7 @@ def test_fewer_than_five_clusters_give_no_interval(day: Day) -> None:
 def test_hours_take_the_place_of_those_of_one_part_only(tmp_path: Path) -> None:
     """Rules are fitted on training orders, also where other hours are tested."""
     path = tmp_path / "a.day"
-    write_day(generate_day(3, start_ns=time_of_day_ns("09:30"), end_ns=time_of_day_ns("14:00")), path)
+    write_quiet_day(path)
     config = MarketConfig(data=[path], hours="13:10-13:50", part="test", environments=4, duration_s=60, interval_s=10)
     source = Scenario(config).source
     span_ns = time_of_day_ns("13:10"), time_of_day_ns("13:50")
@@ -271,10 +278,10 @@ def test_hours_take_the_place_of_those_of_one_part_only(tmp_path: Path) -> None:
 def test_hours_beyond_a_recorded_day_are_refused_before_an_order_is_drawn(tmp_path: Path, hours: str) -> None:
     """A training ended at the first order there, after any time."""
     path = tmp_path / "a.day"
-    write_day(generate_day(3, start_ns=time_of_day_ns("09:30"), end_ns=time_of_day_ns("14:00")), path)
+    write_quiet_day(path)
     config = MarketConfig(data=[path], hours=hours, environments=4, duration_s=60, interval_s=10)
     with pytest.raises(
-        ConfigError, match=f"hours within those of the day of DEMO, 09:30:00-13:59:59, got {hours}; choose"
+        ConfigError, match=f"hours within those of the day of DEMO, 09:30:00-13:59:55, got {hours}; choose"
     ):
         Scenario(config).sampler  # noqa: B018
 
@@ -288,7 +295,7 @@ def trained_in(scenario: Scenario) -> Policy:
 
 def test_a_policy_is_not_compared_in_the_hours_in_which_it_was_trained(tmp_path: Path) -> None:
     path = tmp_path / "a.day"
-    write_day(generate_day(3, start_ns=time_of_day_ns("09:30"), end_ns=time_of_day_ns("14:00")), path)
+    write_quiet_day(path)
     config = MarketConfig(kind="static", data=[path], hours="13:00-13:50", environments=4, duration_s=60, interval_s=20)
     policy = trained_in(Scenario(config))
     tested = Scenario(config.model_copy(update={"hours": "13:40-13:55", "part": "test"}))
@@ -304,12 +311,12 @@ def test_a_policy_is_not_compared_on_the_part_in_which_it_was_trained(kind: str,
     config = MarketConfig(kind="static", part="test", environments=4, duration_s=60, interval_s=60)
     if kind == "books":
         path = tmp_path / "a.day"
-        write_day(generate_day(3, start_ns=time_of_day_ns("09:30"), end_ns=time_of_day_ns("14:00")), path)
+        write_quiet_day(path)
         config = config.model_copy(update={"data": [path]})
     elif kind == "bars":
         config = config.model_copy(update={"data": [write(tmp_path / "a.parquet", rows())]})
     else:
-        config = MarketConfig(kind="dynamic", population="small", part="test", simulated_days=2, duration_s=60)
+        config = MarketConfig(kind="dynamic", population=SMALL, part="test", simulated_days=2, duration_s=60)
     scenario = Scenario(config)
     with pytest.raises(
         ConfigError, match=r"mine: expected a policy that was not trained .* trained in the part test; "

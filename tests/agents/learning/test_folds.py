@@ -11,17 +11,18 @@ from serl.exchange.errors import ConfigError
 from serl.history.day import write_day
 from serl.history.generate import generate_day
 from tests.agents.execution.test_data import rows, write
+from tests.agents.half_hour import SMALL
 
 
 def source(tmp_path: Path, kind: str, fold: int | None, folds: int = 3) -> Source:
     own = {"fold": fold, "folds": folds, "duration_s": 600, "interval_s": 60}
     if kind == "simulated":
-        return open_source(MarketConfig(kind="dynamic", population="small", simulated_days=4, **own))
+        return open_source(MarketConfig(kind="dynamic", population=SMALL, simulated_days=4, **own))
     if kind == "bars":
         return open_source(MarketConfig(kind="static", data=[write(tmp_path / "own.parquet", rows())], **own))
     path = tmp_path / "demo.day"
     if not path.exists():
-        write_day(generate_day(3), path)
+        write_day(generate_day(3, commands_per_s=0.5), path)
     return open_source(MarketConfig(kind="static", data=[path], **own))
 
 

@@ -18,6 +18,7 @@ from serl.agents.learning.ppo_config import PPOConfig
 from serl.agents.learning.training import Training, TrainingConfig, environments
 from serl.cluster import LOCAL
 from serl.exchange.errors import ConfigError
+from tests.agents.half_hour import SMALL
 
 NETWORK = NetworkConfig(hidden=(8,))
 
@@ -72,7 +73,7 @@ def test_the_number_of_parts_decides_what_is_learnt_and_nothing_else() -> None:
 
 
 def settings(**changes: Any) -> TrainingConfig:
-    market = {"kind": "dynamic", "population": "small", "simulated_days": 2, "environments": 4, "duration_s": 60}
+    market = {"kind": "dynamic", "population": SMALL, "simulated_days": 2, "environments": 4, "duration_s": 60}
     ppo = {"steps": 400, "rollout_steps": 8, "minibatch": 32, "epochs": 1, "rollout_parts": 2}
     return TrainingConfig.model_validate({"market": market, "ppo": ppo, "network": {"hidden": [8]}, **changes})
 

@@ -25,10 +25,12 @@ from serl.agents.positions.records import DECISION, POSITION
 from serl.agents.traders.population import load_population
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import MICRO, Rows
+from tests.agents.half_hour import SMALL
+from tests.agents.traders.test_population_processes import short_population
 from tests.agents.traders.test_rules import population
 
 SETTINGS: dict[str, Any] = {
-    "population": "small",
+    "population": SMALL,
     "duration_s": 60,
     "simulated_days": 2,
     "quote_lots": 10,
@@ -218,9 +220,10 @@ def test_inventory_stays_within_its_limit() -> None:
     env.close()
 
 
-def test_fills_on_the_way_of_a_quote_count_towards_the_limit() -> None:
+def test_fills_on_the_way_of_a_quote_count_towards_the_limit(tmp_path: Path) -> None:
     """Quotes from before are filled while the next ones are on their way."""
-    env = made(4, population="liquid", duration_s=120, quote_lots=100, inventory_lots_max=100, latency_us=200_000.0)
+    liquid = str(short_population(tmp_path, "liquid", close="09:45"))
+    env = made(4, population=liquid, duration_s=120, quote_lots=100, inventory_lots_max=100, latency_us=200_000.0)
     results, _ = play(env, TOUCH)
     assert results["turnover_lots"].min() > 100 and results["inventory_most_lots"].max() == 100
     env.close()
@@ -249,10 +252,10 @@ def test_a_seed_determines_everything_with_any_number_of_threads() -> None:
 
 
 def test_without_quotes_the_market_is_that_of_executions_without_orders() -> None:
-    config, times = making_settings(**SETTINGS), np.full(2, 36_060 * 10**9)
+    config, times = making_settings(**SETTINGS), np.full(2, 34_560 * 10**9)
     episodes = windows(config).sample(np.random.default_rng(0), 2)
-    episodes["start_ns"] = 36_000 * 10**9
-    making, plain = position_market(config, 2), DynamicMarket(load_population("small"), 2)
+    episodes["start_ns"] = 34_500 * 10**9
+    making, plain = position_market(config, 2), DynamicMarket(load_population(SMALL), 2)
     for market in (making, plain):
         market.reset(np.arange(2), episodes)
         market.step(np.zeros(2, market.order_dtype), times)

@@ -28,10 +28,11 @@ from serl.agents.traders.population import check_population, load_population
 from serl.agents.traders.simulate import replay_events, simulate
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import EventFlag, EventKind
+from tests.agents.half_hour import PAIR as HALF_HOUR
 
 PAIR = load_population("pair")
 SPREAD = Spread(0.5, 1000.0, 6.0, 90.0)
-SETTINGS: dict[str, Any] = {"duration_s": 60, "simulated_days": 1, "inventory_lots_max": 40}
+SETTINGS: dict[str, Any] = {"population": HALF_HOUR, "duration_s": 60, "simulated_days": 1, "inventory_lots_max": 40}
 SHORT, HALF_SHORT, NOTHING, HALF_LONG, LONG = range(5)
 MINUTE_NS = 60 * 10**9
 
