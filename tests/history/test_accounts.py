@@ -27,7 +27,7 @@ from serl.history.errors import DayOfAccounts
 from tests.exchange.generate import PROFILES
 from tests.history.accounts_sample import random_batches, recorded_day
 
-COMMANDS = 20_000
+COMMANDS = 8_000
 COUNTERS = ("sequence", "command_sequence", "report")
 """Event fields that also count rejected commands, which a recorded day drops."""
 

@@ -393,8 +393,8 @@ def test_the_names_of_many_symbols(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_clear_costs_as_much_as_its_symbol_has_orders(tmp_path: Path) -> None:
     """A snapshot of all instruments clears each of them first: each clear looked at all orders of the file, and 20,000 took a second or more."""
     took_s = []
-    for action in ("R", "N", "R"):  # to compile; nothing; clears
-        records: list[Record] = [FIRST, *[(action, "N", 0, 0, 0)] * 20_000]
+    for action, count in (("R", 1), ("N", 20_000), ("R", 20_000)):  # to compile; nothing; clears
+        records: list[Record] = [FIRST, *[(action, "N", 0, 0, 0)] * count]
         rows = range(1, len(records))
         (tmp_path / "a.dbn").write_bytes(
             file_bytes(*records, times=dict.fromkeys(rows, 1), instruments=dict.fromkeys(rows, 8))

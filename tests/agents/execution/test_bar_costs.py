@@ -45,9 +45,9 @@ def test_bars_charge_slices_as_much_as_the_book(day: Day) -> None:
     assert (slices.lots <= 0.2 * slices.volume_lots).all()
 
 
-def test_a_day_whose_book_cannot_fill_a_slice_is_refused(day: Day) -> None:
+def test_a_day_whose_book_cannot_fill_a_slice_is_refused() -> None:
     with pytest.raises(DataError, match="use a day with trades"):
-        take_slices(day, participation=1e-9)
+        take_slices(generate_day(3, end_ns=600 * MINUTE_NS), participation=1e-9)
 
 
 def bars_with_bounce(half_spread_bps: float, tick: float, seed: int = 0) -> BarTable:

@@ -185,7 +185,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 
 def test_a_book_is_split_by_hours(tmp_path: Path) -> None:
     path = tmp_path / "made.day"
-    history = generate_day(1)
+    history = generate_day(1, commands_per_s=1.0)
     write_day(history, path)
     made = book_dataset(path, history)
     spans = [(part.hours[0].start_ns, part.hours[0].end_ns) for part in made.parts.values()]

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,12 @@ def day() -> Day:
 
 @pytest.fixture(scope="module")
 def curve() -> VolumeCurve:
-    return VolumeCurve.fit([generate_day(4), generate_day(5)], 600)
+    return VolumeCurve.fit([training_day(4), training_day(5)], 600)
+
+
+@cache
+def training_day(seed: int) -> Day:
+    return generate_day(seed, commands_per_s=2.0)
 
 
 @given(st.integers(1, 10**9), st.integers(1, 1000))
@@ -122,7 +128,7 @@ def test_a_curve_is_the_mean_of_the_shares_of_its_days(curve: VolumeCurve, tmp_p
     assert sum(curve.shares) == pytest.approx(1)
     shares = []
     for seed in (4, 5):
-        times, lots = day_trades(generate_day(seed))
+        times, lots = day_trades(training_day(seed))
         first = (times >= curve.start_ns) & (times < curve.start_ns + curve.width_ns)
         shares.append(lots[first].sum() / lots.sum())
     assert curve.shares[0] == pytest.approx(np.mean(shares))
@@ -135,11 +141,11 @@ def test_a_curve_is_the_mean_of_the_shares_of_its_days(curve: VolumeCurve, tmp_p
             VolumeCurve.load(tmp_path / name)
     with pytest.raises(CurveError, match="at least one training day"):
         VolumeCurve.fit([])
-    two = dataclasses.replace(generate_day(4).reference, symbols=(SymbolReference("ALFA"), SymbolReference("BETA")))
+    two = dataclasses.replace(training_day(4).reference, symbols=(SymbolReference("ALFA"), SymbolReference("BETA")))
     with pytest.raises(CurveError, match="expected days of one symbol, got one of ALFA, BETA"):
-        VolumeCurve.fit([dataclasses.replace(generate_day(4), reference=two)])
+        VolumeCurve.fit([dataclasses.replace(training_day(4), reference=two)])
     with pytest.raises(CurveError, match="expected buckets of at least 1 s, got 1e-09 s"):
-        VolumeCurve.fit([generate_day(4)], 1e-9)
+        VolumeCurve.fit([training_day(4)], 1e-9)
 
 
 def policies(curve: VolumeCurve, folder: Path) -> list[Policy]:

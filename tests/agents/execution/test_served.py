@@ -75,7 +75,7 @@ def record_decisions(patch: pytest.MonkeyPatch) -> list[tuple[Any, Any, Any]]:
 
 @pytest.fixture(scope="module")
 def day() -> Day:
-    return generate_day(3)
+    return generate_day(3, end_ns=START_NS + 8 * MINUTE_NS)
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,9 @@ from tests.agents.learning.test_baselines import run
 from tests.agents.learning.test_training import stop_at
 
 SHORT: dict[str, dict[str, Any]] = {
-    "opd": {"steps": 64 * 6 * 8, "teacher_share": 0.55},
-    "halop": {"steps": 32 * 6 * 8, "warm_up": 400, "buffer": 500},
-    "macmic": {"steps": 64 * 12 * 8, "warm_share": 0.55},
+    "opd": {"count": 8, "epochs": 2, "steps": 8 * 6 * 8, "teacher_share": 0.55},
+    "halop": {"count": 16, "steps": 16 * 6 * 8, "warm_up": 200, "buffer": 250},
+    "macmic": {"count": 8, "epochs": 2, "steps": 8 * 12 * 8, "warm_share": 0.55},
 }
 """Eight updates; of what changes in training, some comes before and some after the interruption."""
 

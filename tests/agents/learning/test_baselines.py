@@ -48,12 +48,15 @@ KINDS: dict[str, tuple[Callable[[int], ExecutionVectorEnv], int, dict[str, Any]]
 }
 
 
-def run(kind: str, folder: Path, steps: int | None = None, data: str = "a", **changes: Any) -> BaselineTraining:
-    make, count, settings = KINDS[kind]
+def run(
+    kind: str, folder: Path, steps: int | None = None, data: str = "a", count: int | None = None, **changes: Any
+) -> BaselineTraining:
+    """count: of environments, in place of that of KINDS."""
+    make, usual, settings = KINDS[kind]
     update = changes | ({} if steps is None else {"steps": steps})
     settings = {name: value.model_copy(update=update) for name, value in settings.items()}
     config = TrainingConfig.model_validate({"algorithm": kind, "checkpoint_updates": 3, **settings})
-    made = build_training(config, [make(count)], folder, {"data": [{"fingerprint": data}]})
+    made = build_training(config, [make(count or usual)], folder, {"data": [{"fingerprint": data}]})
     assert isinstance(made, BaselineTraining)
     return made
 

@@ -20,6 +20,7 @@ from serl.agents.learning.fitted_rules import (
     training_score,
 )
 from serl.agents.learning.market_config import MarketConfig
+from serl.exchange.config import time_of_day_ns
 from serl.exchange.errors import ConfigError
 from serl.history.generate import generate_day
 from tests.agents.execution.test_data import rows, write
@@ -89,8 +90,8 @@ def test_rules_are_fitted_on_training_orders(tmp_path: Path) -> None:
 
 
 def test_the_urgency_of_a_fitted_almgren_chriss_is_one_a_window(tmp_path: Path) -> None:
-    day = generate_day(3)
-    book = MarketConfig(kind="static", hours="09:35-15:25", environments=8, duration_s=300, interval_s=60)
+    day = generate_day(3, end_ns=time_of_day_ns("10:10"))
+    book = MarketConfig(kind="static", hours="09:35-10:05", environments=8, duration_s=300, interval_s=60)
     for scenario in (bars(tmp_path, impact_bps=2.5), Scenario(book, [day])):
         schedule = fit_almgren_chriss(scenario)
         assert schedule.volatility >= 0 and schedule.impact > 0

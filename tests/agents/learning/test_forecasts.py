@@ -208,7 +208,7 @@ def test_bars_have_no_forecasts(file: Path) -> None:
 def test_the_commands_train_and_compare(file: Path, tmp_path: Path) -> None:
     """On a day that is long enough for the rule of the table, which is fitted from 10:00 on."""
     day_ns = TEN_NS, TEN_NS + 190 * 60 * SECOND_NS
-    write_day(generate_day(1, "AMZN", start_ns=day_ns[0], end_ns=day_ns[1], commands_per_s=2), tmp_path / "amzn.day")
+    write_day(generate_day(1, "AMZN", start_ns=day_ns[0], end_ns=day_ns[1], commands_per_s=2.0), tmp_path / "amzn.day")
     market = config(None).model_dump(mode="json", exclude={"data"})
     ppo = {"steps": 200, "rollout_steps": 12, "minibatch": 24, "epochs": 1}
     (tmp_path / "short.yaml").write_text(yaml.safe_dump({"market": market, "ppo": ppo}))

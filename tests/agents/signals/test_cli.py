@@ -1,6 +1,7 @@
 """`serl signals train` and `test` from end to end, and what they refuse."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,12 +27,25 @@ from tests.agents.realism.sample import BUY, SELL, TEN_NS, day_of, new
 from tests.agents.signals import sample
 
 
+@pytest.fixture(autouse=True, scope="module")
+def quick() -> Iterator[None]:
+    """Short trainings."""
+    with sample.few_epochs():
+        yield
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """x.day, and f trained on 10:00 to 10:12 of it."""
+    """x.day, and f trained on 10:00 to 10:12 of it; days of another symbol, without moves, and with other ticks."""
     path = tmp_path_factory.mktemp("signals")
     write_day(sample.day(), path / "x.day")
     write_day(generate_day(2, "OTHER", start_ns=TEN_NS, end_ns=TEN_NS + 90 * SECOND_NS), path / "other.day")
+    write_day(day_of(new(BUY, 99, 1), new(SELL, 101, 1), new(BUY, 98, 1, 720_000)), path / "still.day")
+    tenths = replace(sample.day().reference, symbols=(SymbolReference("AMZN", "0.1"),))
+    write_day(
+        replace(sample.day(), commands=sample.day().commands[:-1], rows=sample.day().rows[:-1], reference=tenths),
+        path / "tenths.day",
+    )
     arguments = ["train", str(path / "x.day"), "-o", str(path / "f"), "--hours", "10:00-10:12", "--horizons", "1,5"]
     result = CliRunner().invoke(signals, arguments, catch_exceptions=False)
     assert result.exit_code == 0 and "AMZN, 10:00-10:12: fitted 4," in result.stdout
@@ -146,12 +160,6 @@ def test_what_cannot_be_is_refused_in_one_line(
     arguments: list[str], kind: type[Exception], message: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
-    write_day(day_of(new(BUY, 99, 1), new(SELL, 101, 1), new(BUY, 98, 1, 720_000)), "still.day")
-    tenths = replace(sample.day().reference, symbols=(SymbolReference("AMZN", "0.1"),))
-    write_day(
-        replace(sample.day(), commands=sample.day().commands[:-1], rows=sample.day().rows[:-1], reference=tenths),
-        "tenths.day",
-    )
     with pytest.raises(kind, match=message) as caught:
         signals(arguments, standalone_mode=False)
     assert "\n" not in str(caught.value)

@@ -105,9 +105,9 @@ def test_a_day_beyond_the_default_limits_is_replayed_whole() -> None:
 
 
 def test_without_orders_of_ours_the_replay_shows_what_was_recorded() -> None:
-    history = generate_day(1)
+    history = generate_day(1, end_ns=36_300 * SECOND_NS)
     still, replay = StaticBook([history], 2), ReplayMarket([history], 2)
-    orders = np.concatenate([episode(start=34_260), episode(start=40_000)])
+    orders = np.concatenate([episode(start=34_260), episode(start=36_000)])
     for one in (still, replay):
         one.reset(np.arange(2), orders)
     for number in range(1, 21):
@@ -140,10 +140,10 @@ def test_an_order_on_a_day_without_trades_is_refused(kind: type[StaticBook] | ty
 
 def test_a_replay_that_outgrows_its_arrays_goes_on() -> None:
     """Many environments hold more orders than a market has room for at first; each still shows the history's book."""
-    history, count = generate_day(1), 48
+    history, count = generate_day(1, end_ns=37_200 * SECOND_NS), 48
     crowd, alone = ReplayMarket([history], count), StaticBook([history], count)
     room = len(crowd._market.state.orders)
-    orders = np.concatenate([episode(start=34_260 + 400 * number) for number in range(count)])
+    orders = np.concatenate([episode(start=34_260 + 60 * number) for number in range(count)])
     sent = np.zeros(count, CHILD)
     for one in (crowd, alone):
         one.reset(np.arange(count), orders)

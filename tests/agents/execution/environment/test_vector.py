@@ -18,7 +18,7 @@ from serl.history.generate import generate_day
 from tests.agents.execution.environment.stage import SECOND_NS
 
 COUNT, OPEN_NS, CLOSE_NS = 8, 34_200 * SECOND_NS, 57_000 * SECOND_NS
-HISTORY = generate_day(2)
+HISTORY = generate_day(2, end_ns=OPEN_NS + 1500 * SECOND_NS)
 
 
 def _bars() -> BarDays:
@@ -41,7 +41,7 @@ EVERY = pytest.mark.parametrize("name", MARKETS)
 
 def environment(name: str) -> ExecutionVectorEnv:
     """Orders of five minutes in steps of one."""
-    hours = [Hours(0, OPEN_NS, OPEN_NS + 3600 * SECOND_NS, 10.0)]
+    hours = [Hours(0, OPEN_NS, OPEN_NS + 1200 * SECOND_NS, 10.0)]
     return ExecutionVectorEnv(MARKETS[name](), RandomOrders(hours, 300.0, 60.0), actions="hybrid")
 
 
