@@ -7,7 +7,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, ValidationError, field_validator
 
 from serl.exchange.account_config import AccountConfig, AccountLimits, FeesConfig, Section
@@ -20,7 +19,7 @@ from serl.exchange.private_files import find_operator_token
 from serl.exchange.records import CASH_MAX, FEE_LOTS_MAX, TICK_ENTRIES_MAX
 from serl.exchange.rule_limits import check_rules
 from serl.exchange.units import duration_s, size_bytes, time_zones
-from serl.exchange.yaml_text import read_settings
+from serl.exchange.yaml_text import parse_shipped, read_settings
 
 DEFAULT_QUOTE = "USD"
 RECORDED_HOURS = 48
@@ -332,7 +331,7 @@ def load_config(
     path: Path | None = None, overrides: dict[str, Any] | None = None, defaults: dict[str, Any] | None = None
 ) -> ExchangeConfig:
     """Loads the shipped defaults, overridden by `defaults` (nested), the file at `path`, then `overrides` (nested). A ConfigError names what is invalid."""
-    values = _overlay(yaml.safe_load((files("serl.configs") / "exchange.yaml").read_text()), defaults or {})
+    values = _overlay(parse_shipped((files("serl.configs") / "exchange.yaml").read_text()), defaults or {})
     if path is not None:
         values = _overlay(values, read_settings(path, "configs/exchange.yaml"))
     values = _overlay(values, overrides or {})

@@ -29,6 +29,11 @@ def parse_yaml(text: str | bytes) -> Any:
         raise yaml.YAMLError(f"{type(error).__name__}: {error}") from None
 
 
+def parse_shipped(text: str | bytes) -> Any:
+    """Parses a YAML document that comes with serl, without checks: eight times as fast where PyYAML has its C library, as its wheels do."""
+    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
 def read_settings(path: Path, example: str) -> dict[str, Any]:
     """Reads the settings in a file; an empty file has none. example: the name of a file that shows the form. Raises ConfigError if the file is not a map."""
     try:

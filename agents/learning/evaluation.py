@@ -289,7 +289,7 @@ def bootstrap_estimates(
     random = np.random.Generator(np.random.PCG64(seed))
     members = [np.flatnonzero(clusters == cluster) for cluster in np.unique(clusters)]
     found: dict[str, list[float]] = {name: [] for name in names if MEASURES[name][0] in columns}
-    for _ in range(BOOTSTRAPS):
+    for _ in range(BOOTSTRAPS if len(members) >= clusters_min else 0):
         draw = np.concatenate([members[index] for index in random.integers(len(members), size=len(members))])
         for name, resampled in found.items():
             column, measure = MEASURES[name]
@@ -297,8 +297,7 @@ def bootstrap_estimates(
     result = {}
     for name, resampled in found.items():
         finite = [value for value in resampled if np.isfinite(value)]
-        enough = len(finite) > 0 and len(members) >= clusters_min
-        low, high = np.quantile(finite, expanded(len(members))) if enough else (np.nan, np.nan)
+        low, high = np.quantile(finite, expanded(len(members))) if finite else (np.nan, np.nan)
         result[name] = Estimate(measured(name, columns), float(low), float(high))
     return result
 

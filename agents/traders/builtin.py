@@ -66,7 +66,7 @@ def read_yaml(
     """
     import yaml  # imported here so that --help is fast
 
-    from serl.exchange.yaml_text import parse_yaml
+    from serl.exchange.yaml_text import parse_shipped, parse_yaml
 
     path, builtin = near / source, files("serl.configs").joinpath(folder, f"{source}.yaml")
     if not path.exists() or (path.is_dir() and builtin.is_file()):
@@ -76,14 +76,12 @@ def read_yaml(
                 f"{source}: expected a YAML file or one of {', '.join(names)}, got neither; "
                 f"{did_you_mean(str(source), names, 'check the path')}"
             )
-        text = builtin.read_bytes()
-    else:
-        try:
-            text = path.read_bytes()
-        except OSError as reason:
-            raise error(
-                f"{source}: expected a YAML file, got one that cannot be read ({reason}); give another"
-            ) from None
+        shipped: dict[str, Any] = parse_shipped(builtin.read_bytes())
+        return shipped
+    try:
+        text = path.read_bytes()
+    except OSError as reason:
+        raise error(f"{source}: expected a YAML file, got one that cannot be read ({reason}); give another") from None
     try:
         values = parse_yaml(text)
     except yaml.YAMLError as reason:
