@@ -61,6 +61,11 @@ def read_bars(path: Path) -> BarTable:
     if missing:
         raise DataError(f"{path}: expected the columns {', '.join(expected)}; {', '.join(missing)} are missing")
     (symbols, symbol), (dates, date), (times, time) = (_codes(table[name]) for name in ("symbol", "date", time_name))
+    unnamed = table["symbol"].null_count + int(np.array([not name.strip() for name in symbols])[symbol].sum())
+    if unnamed:  # they would all be one stock
+        raise DataError(
+            f"{path}: symbol: expected a name in each of the {len(symbol):,} rows, got {unnamed:,} without one; name them, or leave them out"
+        )
     for text in dates:
         if not SORTED_DATE.match(text):
             raise DataError(

@@ -142,6 +142,15 @@ def test_dates_whose_order_as_text_is_not_that_of_time_are_refused(tmp_path: Pat
         bar_dataset(write(tmp_path / "a.parquet", table))
 
 
+@pytest.mark.parametrize("name", ["", " ", None])
+def test_rows_without_a_symbol_are_refused(tmp_path: Path, name: str | None) -> None:
+    """They were taken for a stock of their own, of which the last row of each minute counted."""
+    table = rows()
+    table["symbol"] = [name, name, *list(table["symbol"])[2:]]
+    with pytest.raises(DataError, match=r"symbol: expected a name in each of the [\d,]+ rows, got 2 without one"):
+        read_bars(write(tmp_path / "a.parquet", table))
+
+
 def test_dates_may_be_numbers_or_of_a_type_of_their_own(tmp_path: Path) -> None:
     table, days = rows(), [datetime.date.fromisoformat(str(date)) for date in rows()["date"]]
     for dates in ([int(day.strftime("%Y%m%d")) for day in days], days, [np.datetime64(day, "ns") for day in days]):
