@@ -19,7 +19,7 @@ from serl.clients.session import Report
 from serl.clients.values import Balance
 from serl.exchange.account import Account as Balances
 from serl.exchange.log import log, without_repeats
-from serl.exchange.records import CommandKind, EventKind
+from serl.exchange.records import CommandKind, EventKind, Reason
 from serl.exchange.terms import NO_TERMS, Terms, order
 from serl.exchange.wire import Kind
 from serl.gateways.accounts import GatewayAccount
@@ -401,8 +401,9 @@ class AccountLink:
         return bool(checked), {asset: (Decimal(balance), Decimal(reserved)) for asset, balance, reserved in rows}
 
 
-def accepted(report: Report) -> Report:
-    """The report of a command that the exchange executed. Raises BinanceError for a rejection."""
+def accepted(report: Report, broken_filter: BinanceError | None = None) -> Report:
+    """The report of a command that the exchange executed. Raises BinanceError for a rejection. broken_filter: of the order's terms, for which the
+    exchange has one reason."""
     if report.kind == EventKind.REJECTED:
-        raise rejection(report.reason)
+        raise (report.reason == Reason.BAD_TERMS and broken_filter) or rejection(report.reason)
     return report

@@ -1,9 +1,7 @@
 """Endpoints that place, change, cancel and query orders."""
 
-import asyncio
 from typing import Any
 
-from serl.clients.session import Report
 from serl.exchange.records import CommandKind, EventKind
 from serl.gateways.binance import order_json as as_json
 from serl.gateways.binance.account_endpoints import commission_rates
@@ -50,14 +48,11 @@ def check_client_id(call: Call, draft: Draft) -> None:
         raise refused("Duplicate order sent.")
 
 
-def send(call: Call, draft: Draft) -> "asyncio.Future[Report]":
-    """Sends an order."""
-    return call.account.link.new(draft.record, draft.listing.number, draft.fields)
-
-
-async def placed(call: Call, future: "asyncio.Future[Report]") -> SpotOrder:
-    """Returns the order once the exchange has accepted it. Raises BinanceError for a rejection."""
-    report = accepted(await future)
+async def placed(call: Call, draft: Draft) -> SpotOrder:
+    """Sends an order; returns it once the exchange has accepted it. Raises BinanceError for a rejection."""
+    report = accepted(
+        await call.account.link.new(draft.record, draft.listing.number, draft.fields), draft.broken_filter()
+    )
     return call.account.link.orders.by_id[report.order_id]
 
 
@@ -77,7 +72,7 @@ async def place(call: Call) -> Any:
     kind, draft = response_type(call.parameters), draft_order(call, call.parameters)
     call.account.link.require()
     call.gateway.limits.count_order(call.account.login)
-    return response(await placed(call, send(call, draft)), kind)
+    return response(await placed(call, draft), kind)
 
 
 async def test(call: Call) -> Any:
@@ -210,7 +205,7 @@ async def _replace(call: Call, order: SpotOrder | None, draft: Draft, kind: str,
     else:
         try:
             check_client_id(call, draft)  # another request may have used it during the cancel
-            new_answer = response(await placed(call, send(call, draft)), kind)
+            new_answer = response(await placed(call, draft), kind)
         except BinanceError as error:
             created, new_answer = "FAILURE", error.body()
     answer = {

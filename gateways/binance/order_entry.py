@@ -70,6 +70,13 @@ class Draft(NamedTuple):
         """The record under an order id."""
         return self.template._replace(order_id=order_id)
 
+    def broken_filter(self) -> BinanceError | None:
+        """The filter that its stop price or displayed quantity breaks, by the symbol's rules as the exchange told them last."""
+        rules, stop_ticks = self.listing.rules, self.template.stop_ticks
+        if stop_ticks % rules.multiple_at(stop_ticks):
+            return filter_failure("PRICE_FILTER")
+        return filter_failure("LOT_SIZE") if self.template.display_lots % rules.lot_multiple else None
+
 
 def read_order(listing: Listing, parameters: Parameters, market: MarketView) -> Draft:
     """Creates a new order from its parameters. Raises BinanceError."""

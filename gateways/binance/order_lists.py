@@ -130,20 +130,20 @@ async def _send(call: Call, drafts: list[Draft], relations: list[str], list_type
     legs = [Leg(draft.record, draft.fields, relation) for draft, relation in zip(drafts, relations, strict=True)]
     futures = call.account.link.new_list(legs, drafts[0].listing.number, list_client_id, list_type)
     reports = await asyncio.gather(*futures)
-    await _keep_all_or_none(call, reports)
+    await _keep_all_or_none(call, reports, drafts)
     orders = [call.account.link.orders.by_id[report.order_id] for report in reports]
     orders.sort(key=lambda order: order.record.pending)
     return {**as_json.order_list(orders), "orderReports": [response(order, kind) for order in orders]}
 
 
-async def _keep_all_or_none(call: Call, reports: list[Report]) -> None:
+async def _keep_all_or_none(call: Call, reports: list[Report], drafts: list[Draft]) -> None:
     """If one of the orders was rejected, cancels the others, then raises BinanceError."""
     rejected = [report for report in reports if report.kind == EventKind.REJECTED]
     for report in reports if rejected else ():
         if report not in rejected and call.account.link.orders.by_id[report.order_id].open:
             await call.account.link.amend(CommandKind.CANCEL, report.order_id)
-    for report in rejected:
-        accepted(report)
+    for report, draft in zip(reports, drafts, strict=True):
+        accepted(report, draft.broken_filter())
 
 
 def _check_pair(drafts: list[Draft], last_ticks: int) -> None:

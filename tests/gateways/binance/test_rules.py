@@ -31,6 +31,11 @@ def test_orders_that_fit_the_filters_are_accepted(tmp_path: Path) -> None:
         assert gateway.order("SELL", "15", "20.10").body["code"] == -1013
         assert gateway.order("SELL", "10", "20.11").body["code"] == -1013
         assert gateway.order("SELL", "10", "20.05").status == 200, "where the table has a finer step"
+        stop: dict[str, Any] = {"type": "STOP_LOSS_LIMIT", "stopPrice": "30.01"}
+        assert "PRICE_FILTER" in gateway.order("BUY", "10", "20.10", **stop).body["msg"]
+        assert "LOT_SIZE" in gateway.order("BUY", "20", "20.00", icebergQty="5").body["msg"]
+        pair = {"symbol": "DEMOUSDT", "side": "SELL", "quantity": "10", "price": "30.00", "stopPrice": "10.01"}
+        assert "PRICE_FILTER" in gateway.signed("POST", "order/oco", "ALICE", **pair).body["msg"]
         spent = {"type": "MARKET", "quoteOrderQty": "390"}  # for 19 lots and a rest
         bought = gateway.signed("POST", "order", "BOB", symbol="DEMOUSDT", side="BUY", **spent)
         assert bought.status == 200 and bought.body["executedQty"] == "10.00000000", bought
