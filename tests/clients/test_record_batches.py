@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from serl.clients.blocking import connect
-from serl.clients.errors import Rejected
+from serl.clients.errors import Rejected, RequestRejected
 from serl.clients.record_accounts import accounts_recorder
 from serl.clients.replay_news import publish
 from serl.exchange.news import News
@@ -20,7 +20,7 @@ from serl.exchange.wire import Kind
 from serl.history.accounts import verify_accounts
 from serl.history.day import day_writer, read_day
 from tests.clients.test_record_accounts import record
-from tests.server_fixture import Served, start_exchange
+from tests.server_fixture import Served, free_endpoint, start_exchange
 
 CONFIG: dict[str, Any] = {
     "symbols": [{"name": "AMZN", "tick_size": "0.05", "lot_size": "10"}],
@@ -98,3 +98,23 @@ def test_an_exchange_that_stops_leaves_a_whole_file(tmp_path: Path) -> None:
     assert [one.time_ns for one in day.news] == [one.time_ns - midnight_ns for one in published]
     recorded, replayed = verify_accounts(day)
     assert recorded == replayed
+
+
+def test_another_journal_that_is_longer_ends_the_recording(tmp_path: Path) -> None:
+    """A file had the first commands of one journal and the later ones of the other, if the restart took no longer than the wait between two batches."""
+    options: dict[str, Any] = {"symbols": "", "config": CONFIG, "folder": tmp_path, "endpoint": free_endpoint()}
+    with ExitStack() as stack:
+        with start_exchange(**options) as exchange:
+            trade(exchange)
+            writer = stack.enter_context(day_writer(tmp_path / "day.parquet", accounts=True))
+            recorder = stack.enter_context(accounts_recorder(exchange.endpoint, writer, exchange.operator))
+            assert recorder.copy_batch()
+            copied = writer.commands
+        with start_exchange(**options) as exchange:
+            trade(exchange)
+            trade(exchange)
+            recorder._token = recorder._drop_copy._token = exchange.operator
+            with pytest.raises(RequestRejected, match="restarted with another one; record it to another file"):
+                recorder.copy_batch()
+        recorder.finish()
+    assert len(read_day(tmp_path / "day.parquet", accounts=True)) == copied > 0
