@@ -19,6 +19,7 @@ from serl.history.tardis_rows import BOOK_HEADER
 from tests.agents.execution.test_data import rows as bar_rows
 from tests.agents.execution.test_data import write as write_bars
 from tests.doc_blocks import blocks
+from tests.history import pitch_sample, test_coinapi, test_iex
 from tests.history.test_itch_export import random_commands
 from tests.history.test_tardis import BOOK as TARDIS_BOOK
 from tests.history.test_tardis import random_day
@@ -67,6 +68,25 @@ def _mbo(path: Path) -> None:
         file.write(file_bytes(FIRST, ("A", "A", 6, 101, 3), ("C", "A", 6, 101, 3)))
 
 
+def _iex(path: Path) -> None:
+    path.write_bytes(gzip.compress(test_iex.pcap(test_iex.frames_of(test_iex.OPENING))))
+
+
+def _pitch(path: Path) -> None:
+    """Orders of both symbols that the page imports, captured."""
+    orders = (pitch_sample.add(7, number, "B", 100, symbol, 10_000) for number, symbol in enumerate(("SPY", "QQQ"), 1))
+    with pa.CompressedOutputStream(str(path), "zstd") as file:
+        file.write(pitch_sample.capture(*orders))
+
+
+def _pitch_text(path: Path) -> None:
+    path.write_bytes(gzip.compress(f"S28800011A{pitch_sample.base_36(7)}B000100SPY   0000010000Y\n".encode()))
+
+
+def _coinapi(path: Path) -> None:
+    path.write_bytes(gzip.compress(test_coinapi.documented(test_coinapi.BID, test_coinapi.ASK).encode()))
+
+
 def _run(path: Path, **settings: Any) -> None:
     write_bars(path.parent / "bars.parquet", bar_rows())
     path.write_text(yaml.safe_dump(settings | QUICK_RUN))
@@ -88,5 +108,6 @@ FILES: dict[str, Callable[[Path], object]] = {
     "shocks.csv": lambda path: path.write_text("time,kind,symbol,headline,value\n09:45,value,DEMO,,10150\n"),
     "news.csv": lambda path: path.write_text("kind,symbol,headline,value\nmacro,,Rates unchanged,4.25\nvalue,DEMO,,10150\n"),
     "goog-flow.yaml": _flow, "mybot.py": _strategy(0), "quick.py": _strategy(2), "small.yaml": _run, "mine.yaml": _mine,
-    f"{TARDIS_BOOK}.gz": _tardis, "01302019.NASDAQ_ITCH50.gz": _itch, "esh4-glbx-mdp3-20231225.mbo.dbn.zst": _mbo,
+    "data_feeds_20200901_20200901_IEXTP1_DEEP1.0.pcap.gz": _iex, "bzx_20200924.pcap.zst": _pitch, "pitch_20200924.txt.gz": _pitch_text,
+    f"{test_coinapi.NAME}.gz": _coinapi, f"{TARDIS_BOOK}.gz": _tardis, "01302019.NASDAQ_ITCH50.gz": _itch, "esh4-glbx-mdp3-20231225.mbo.dbn.zst": _mbo,
 }  # fmt: skip
