@@ -27,7 +27,7 @@ from tests.history.test_tardis import text as tardis_text
 
 QUICK_RUN: dict[str, Any] = {
     "iterations": 1, "candidates": 1, "workers": 1, "kinds": ["reward"], "max_tokens": 120,
-    "low_level": False,
+    "low_level": False, "search": {"operators": ["fresh"], "ahead": 0},
     "budget": {"static_steps": 40, "dynamic_steps": 0},
     "inner": {
         "scored_in": "bars", "orders": 2, "rungs": [1.0],
@@ -38,7 +38,7 @@ QUICK_RUN: dict[str, Any] = {
         "ppo": {"rollout_steps": 5, "minibatch": 20, "threads": 1},
     },
 }  # fmt: skip
-"""Settings of a researcher run that takes seconds: one reward, trained and scored on a few bars."""
+"""Settings of a researcher run that takes seconds: one reward, which the model writes, trained and scored on a few bars."""
 
 
 def _generated_day(seed: int) -> Callable[[Path], object]:
