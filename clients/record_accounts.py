@@ -61,9 +61,8 @@ class AccountsRecorder:
         commands = np.frombuffer(data, COMMAND).copy()
         if not len(commands):
             return False
-        if (
-            journal := self._journal_now()
-        ) != self._journal:  # one that is longer; a shorter one has none of these commands
+        journal = self._journal_now()
+        if journal != self._journal:  # one that is longer; a shorter one has none of these commands
             raise RequestRejected(
                 "journal",
                 f"expected the journal {self._journal}, got {journal}: the exchange was restarted with another one; record it to another file",
