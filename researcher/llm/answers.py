@@ -83,7 +83,7 @@ def extract_json(answer: Answer) -> Any:
     """The JSON of an answer: its fenced block, or the first object in its text. UnusableAnswerError as for code."""
     for language, body in _fenced_blocks(answer):
         if language in ("", "json"):
-            return _parse_json(answer, body.strip(), whole=True)
+            return _parse_json(answer, body, whole=True)
     first = _OBJECT.search(answer.text) or re.search("{", answer.text)
     if not first:
         raise _unusable(answer, "prose", "expected a JSON object, got none")
