@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 from collections import ChainMap
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,18 +117,22 @@ def outside(tmp_path: Path) -> Iterator[Outside]:
 
 
 @pytest.fixture
-def namespaces(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The pid namespaces of the jobs that run."""
+def namespaces(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The pid namespaces of the jobs that run. They stay open: the kernel gives the number of a closed one to the next, a job of another test."""
     found: list[str] = []
     await_init = sandbox_run._await_init
 
-    def noting(*arguments: Any) -> Any:
-        job = await_init(*arguments)
-        found.append(os.readlink(f"/proc/{job.init}/ns/pid"))
-        return job
+    with ExitStack() as opened:
 
-    monkeypatch.setattr(sandbox_run, "_await_init", noting)
-    return found
+        def noting(*arguments: Any) -> Any:
+            job = await_init(*arguments)
+            namespace = f"/proc/{job.init}/ns/pid"
+            opened.enter_context(open(namespace, "rb"))
+            found.append(os.readlink(namespace))
+            return job
+
+        monkeypatch.setattr(sandbox_run, "_await_init", noting)
+        yield found
 
 
 def processes_in(namespaces: list[str]) -> list[str]:
