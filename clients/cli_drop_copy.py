@@ -37,8 +37,10 @@ def drop_copy(
     try:
         with (
             stop_on_signals() as stop,
-            open_drop_copy(connect, token=token, participant=participant, after=file.sequence, curve=curve) as copy,
+            open_drop_copy(connect, token=token, participant=participant, curve=curve) as copy,
         ):
+            if file.last:
+                copy.continue_after(file.last)
             while not stop.is_set():
                 for batch in copy.batches():
                     file.write(batch)

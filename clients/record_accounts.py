@@ -45,11 +45,6 @@ class AccountsRecorder:
         self._last_news = 0
         self._drop_copy = DropCopy(ask, token)
         self._events = np.zeros(0, EVENT)
-        self._journal = self._journal_now()
-
-    def _journal_now(self) -> str:
-        """The id of the exchange's journal; empty in earlier versions."""
-        return str(self._query(Kind.STATISTICS)[5].get("journal", ""))
 
     def copy_batch(self) -> bool:
         """Writes the next batch of commands; False if there is none.
@@ -57,16 +52,11 @@ class AccountsRecorder:
         Raises `ExchangeUnreachable`, and `RequestRejected` without an operator's token, if the journal begins on an earlier day, or if the exchange
         was restarted with another one.
         """
-        data, names = self._ask(Kind.COMMAND_COPY, self._token, self._sequence)[5]
+        copy = self._drop_copy
+        data, names, copy.journal = self._ask(Kind.COMMAND_COPY, self._token, self._sequence, copy.journal)[5]
         commands = np.frombuffer(data, COMMAND).copy()
         if not len(commands):
             return False
-        journal = self._journal_now()
-        if journal != self._journal:  # one that is longer; a shorter one has none of these commands
-            raise RequestRejected(
-                "journal",
-                f"expected the journal {self._journal}, got {journal}: the exchange was restarted with another one; record it to another file",
-            )
         self._names = names.split("\n")
         if commands[0]["time_ns"] < self._midnight_ns:
             raise RequestRejected(

@@ -28,6 +28,10 @@ from serl.exchange.wire import Kind, RequestError, pack
 OPERATE_FORM = (
     "[163, request, token, kind, symbol] or, with a phase or reason, [163, request, token, kind, symbol, flags]"
 )
+DROP_COPY_FORM = (
+    "[166, request, token, name, after] or, with the journal's id, [166, request, token, name, after, journal]"
+)
+COMMAND_COPY_FORM = "[168, request, token, after] or, with the journal's id, [168, request, token, after, journal]"
 FLAGS_MAX = {
     CommandKind.END_DAY: 0,
     CommandKind.HALT: int(max(HaltReason)),
@@ -97,10 +101,13 @@ class Admin:
             form = "[167, request, token, name, on]"
             return self._kill(*wire.expect(message, form, int, str, str, int)[2:])
         elif kind == Kind.DROP_COPY:
-            form = "[166, request, token, name, after]"
-            return self._drop_copy(*wire.expect(message, form, int, str, str, int)[2:])
+            journal = [str] * (len(message) == 6)
+            name, after, *wanted = wire.expect(message, DROP_COPY_FORM, int, str, str, int, *journal)[2:]
+            return self._of_journal(wanted, lambda: self._drop_copy(name, after))
         elif kind == Kind.COMMAND_COPY:
-            return self._command_copy(*wire.expect(message, "[168, request, token, after]", int, str, int)[2:])
+            journal = [str] * (len(message) == 5)
+            after, *wanted = wire.expect(message, COMMAND_COPY_FORM, int, str, int, *journal)[2:]
+            return self._of_journal(wanted, lambda: self._command_copy(after))
         elif kind == Kind.PUBLISH_NEWS:
             form = "[169, request, token, kind, symbol, headline, body, value, source]"
             values = wire.expect(message, form, int, str, int, str, str, str, object, str)[2:]
@@ -177,6 +184,17 @@ class Admin:
         """[COMMAND rows, names of the participants in the order of their numbers, one per line]."""
         rows = self._journal_after("command", after, self._core.command_sequence, self._core.journal.commands_after)
         return [rows.tobytes(), "\n".join(entry["name"] for entry in self._core.journal.participants)]
+
+    def _of_journal(self, wanted: list[str], copy: Callable[[], list[Any]]) -> list[Any]:
+        """A copy, with the id of the journal if the request has one. Raises RequestError if it wants another journal, which may have had rows of the same
+        numbers."""
+        own = self._core.journal.id
+        if wanted and wanted[0] not in ("", own):
+            raise RequestError(
+                "replay_gone",
+                f"expected a request for the journal {own}, got one for {wanted[0]}: the exchange was restarted with another journal; read it from its first row",
+            )
+        return [*copy(), own] if wanted else copy()
 
     def _journal_after(
         self, what: str, after: int, last: int, following: Callable[[int, int, GatewayState], Rows | None]

@@ -86,13 +86,14 @@ class DropCopies(StoredApplication):
         self._request = asyncio.ensure_future(asyncio.to_thread(request, *arguments))
         return await asyncio.shield(self._request)
 
-    async def _learn_names(self) -> tuple[str, int]:
-        """Learns the names of the participants; returns the id of the exchange's journal and the number of its events so far."""
+    async def _learn_names(self, journal: str = "") -> tuple[str, int]:
+        """Learns the names of the participants of a journal ("": of the one that the exchange has); returns its id and the number of its events so far."""
         assert self._queries is not None and self._admin is not None
         counts = (await self._ask(self._queries, Kind.STATISTICS))[5]
-        _, names = (await self._ask(self._admin, Kind.COMMAND_COPY, self._account.token, counts["commands"]))[5]
+        arguments = self._account.token, counts["commands"], journal or counts["journal"]
+        _, names, journal = (await self._ask(self._admin, Kind.COMMAND_COPY, *arguments))[5]
         self._names = names.split("\n") if names else []
-        return str(counts["journal"]), int(counts["events"])
+        return journal, int(counts["events"])
 
     def start(self) -> None:
         """Called once the client is logged on."""
@@ -122,12 +123,11 @@ class DropCopies(StoredApplication):
         assert self._admin is not None and self._owner is not None
         try:
             while True:
-                asked = self._ask(self._admin, Kind.DROP_COPY, self._account.token, "", self.store.last_report)
-                after, data = (await asked)[5]
+                arguments = self._account.token, "", self.store.last_report, self._journal
+                after, data, _ = (await self._ask(self._admin, Kind.DROP_COPY, *arguments))[5]
                 if after == self.store.last_report:
                     await asyncio.sleep(POLL_S)
                     continue
-                await self._require_same_journal()
                 await self._take(np.frombuffer(data, EVENT), after)
                 await self._owner.drain()
         except SerlError as error:
@@ -138,20 +138,10 @@ class DropCopies(StoredApplication):
             self.session.logout(str(error))
             self._owner.flush()
 
-    async def _require_same_journal(self) -> None:
-        """Raises RequestRejected `replay_gone` if the exchange was restarted with another journal: the request does not notice a short absence."""
-        assert self._queries is not None
-        journal = (await self._ask(self._queries, Kind.STATISTICS))[5]["journal"]
-        if journal != self._journal:
-            raise RequestRejected(
-                "replay_gone",
-                f"expected the journal {self._journal}, got {journal}: the exchange has another journal; log on again, the copies begin with its next event",
-            )
-
     async def _take(self, rows: Rows, after: int) -> None:
         assert self._owner is not None
         if len(rows) and int(rows["participant"].max()) >= len(self._names):
-            await self._learn_names()
+            await self._learn_names(self._journal)
         self.session.begin()
         for participant, values in zip(rows["participant"].tolist(), event_lists(rows), strict=True):
             report = Report._make(values)

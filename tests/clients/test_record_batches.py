@@ -114,7 +114,7 @@ def test_another_journal_that_is_longer_ends_the_recording(tmp_path: Path) -> No
             trade(exchange)
             trade(exchange)
             recorder._token = recorder._drop_copy._token = exchange.operator
-            with pytest.raises(RequestRejected, match="restarted with another one; record it to another file"):
+            with pytest.raises(RequestRejected, match="restarted with another journal"):
                 recorder.copy_batch()
         recorder.finish()
     assert len(read_day(tmp_path / "day.parquet", accounts=True)) == copied > 0

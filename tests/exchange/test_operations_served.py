@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -33,19 +34,19 @@ from serl.exchange.records import (
     TimeInForce,
 )
 from serl.exchange.wire import Kind
-from tests.server_fixture import RawClient, Served, start_exchange
+from tests.server_fixture import RawClient, Served, free_endpoint, start_exchange
 
 TOKENS = {"tokens": {"alice": "secret", "bob": "word", "root": "key"}, "operators": ["root"]}
 FEES = {"maker_ppm": -20, "taker_ppm": 50, "taker_microticks": 3}
 SYMBOLS = [{"name": "AMZN", "fees": FEES}, {"name": "GOOG"}]
+CONFIG: dict[str, Any] = {"login": TOKENS, "symbols": SYMBOLS}
 HALT, RESUME = int(CommandKind.HALT), int(CommandKind.RESUME)
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """An exchange on which Alice has bought 5 AMZN at 100 from a resting order of Bob."""
-    config: dict[str, Any] = {"login": TOKENS, "symbols": SYMBOLS}
-    with start_exchange(symbols="", config=config, folder=tmp_path_factory.mktemp("operations")) as exchange:
+    with start_exchange(symbols="", config=CONFIG, folder=tmp_path_factory.mktemp("operations")) as exchange:
         with connect(exchange.endpoint, "bob", "word") as bob, connect(exchange.endpoint, "alice", "secret") as alice:
             bob.sell("AMZN", 5, 100)
             alice.buy("AMZN", 5, 100)
@@ -287,11 +288,22 @@ def test_a_drop_copy_has_every_event(served: Served, alice: Exchange) -> None:
         (["key", "nobody", 0], "login"),
         (["key", "", -1], "replay_gone"),
         (["key", "", 10**9], "replay_gone"),
+        (["key", "", 0, "another journal"], "replay_gone"),
+        (["key", "", 0, 1], "malformed"),
         (["key", ""], "malformed"),
     ],
 )
 def test_invalid_drop_copies(served: Served, values: list[Any], code: str) -> None:
     assert ask(served, "admin", Kind.DROP_COPY, *values)[:2] == [97, code]
+
+
+def test_copies_of_one_journal(served: Served) -> None:
+    journal = ask(served, "queries", Kind.STATISTICS, "key")[5]["journal"]
+    for kind, values in ((Kind.DROP_COPY, ["", 0]), (Kind.COMMAND_COPY, [0])):
+        copied = ask(served, "admin", kind, "key", *values)[5]
+        for own in ("", journal):
+            assert ask(served, "admin", kind, "key", *values, own)[5] == [*copied, journal]
+        assert ask(served, "admin", kind, "key", *values, "another journal")[1] == "replay_gone"
 
 
 def orders(first_id: int, count: int) -> Rows:
@@ -340,6 +352,37 @@ def test_the_command_line_appends_to_its_file(served: Served, alice: Exchange, t
     assert len(path.read_text().splitlines()) == len(rows) + (path.suffix == ".csv")
 
 
+@pytest.mark.parametrize("name", ["events.csv", "events.jsonl"])
+def test_a_file_is_not_continued_with_the_events_of_another_journal(
+    served: Served, alice: Exchange, tmp_path: Path, name: str
+) -> None:
+    """With more events than the file: it went on in the middle of them."""
+    path = tmp_path / name
+    alice.buy("GOOG", 1, 41)
+    with start_exchange() as other, connect(other.endpoint, "bob") as bob:
+        bob.buy("AMZN", 1, 90)
+        assert "events added" in serl(other, "drop-copy", "--once", "-o", str(path))
+    complete = path.read_bytes()
+    assert "got another journal" in serl(served, "drop-copy", "--once", "-o", str(path))
+    assert path.read_bytes() == complete
+
+
+def test_a_drop_copy_ends_where_another_journal_begins(tmp_path: Path) -> None:
+    """One with more events: the exchange was restarted between two requests."""
+    endpoint = free_endpoint()
+    options: dict[str, Any] = {"endpoint": endpoint, "symbols": "", "config": CONFIG, "folder": tmp_path}
+    with ExitStack() as stack:
+        with start_exchange(**options), connect(endpoint, "alice", "secret") as alice:
+            alice.buy("AMZN", 1, 90)
+            copy = stack.enter_context(drop_copy(endpoint, token="key"))
+            assert sum(map(len, copy.batches())) == copy.sequence > 0
+        with start_exchange(**options), connect(endpoint, "alice", "secret") as alice:
+            alice.buy("AMZN", 1, 90)
+            alice.buy("AMZN", 1, 91)
+            with pytest.raises(RequestRejected, match="restarted with another journal"):
+                copy.next_batch()
+
+
 def sequences(path: Path) -> list[int]:
     text = path.read_text()
     lines = text[: text.rfind("\n") + 1].splitlines()  # the last line may be incomplete
@@ -374,47 +417,3 @@ def test_a_file_with_other_content_is_not_changed(tmp_path: Path, name: str, tex
     with pytest.raises(NotAnEventFile, match="choose another file"):
         EventFile(path)
     assert path.read_text() == text
-
-
-def test_other_accounts_have_limits_from_their_first_login(tmp_path: Path) -> None:
-    """Without them, whoever takes a new name trades without limits. Named accounts and operators keep their own."""
-    login = {
-        "participants": {
-            "ann": {"token": "a"},
-            "new": {"token": "n"},
-            "root": {"token": "r", "permissions": ["trade", "operate"]},
-        }
-    }
-    config: dict[str, Any] = {
-        "other_accounts": {"orders_open_max": 2},
-        "accounts": {"ann": {"orders_open_max": 3}},
-        "login": login,
-    }
-    options: dict[str, Any] = {"journal": tmp_path / "journal", "folder": tmp_path}
-
-    def opened(name: str, token: str, endpoint: str) -> int:
-        """How many of five orders the account takes, beside those that are open."""
-        with connect(endpoint, name, token=token) as client:
-            for taken in range(5):
-                try:
-                    client.buy("AMZN", 1, 50)
-                except Rejected as error:
-                    assert error.reason == "LIMIT_ORDERS"
-                    return taken
-            return 5
-
-    with start_exchange(config=config, **options) as exchange:
-        assert [opened(name, name[0], exchange.endpoint) for name in ("ann", "new", "root")] == [3, 2, 5]
-        assert opened("new", "n", exchange.endpoint) == 0, "also after another login"
-    with start_exchange(config={"login": login}, **options) as exchange:
-        assert opened("new", "n", exchange.endpoint) == 5, "the configuration no longer has it"
-    with start_exchange(config=config | {"other_accounts": {"orders_open_max": 8}}, **options) as exchange:
-        assert opened("new", "n", exchange.endpoint) == 1
-
-
-@pytest.mark.parametrize("field", ["latency", "messages_per_s_max", "balances", "self_trade", "orders_open"])
-def test_other_accounts_take_limits_and_fees_only(field: str) -> None:
-    with pytest.raises(ConfigError, match=rf"other_accounts\.{field}"):
-        load_config(overrides={"symbols": [{"name": "A"}], "other_accounts": {field: {}}})
-    with pytest.raises(ConfigError, match=r"other_accounts\.fees"):
-        load_config(overrides={"symbols": [{"name": "A"}], "other_accounts": {"fees": {"maker_ppm": 1_000_001}}})

@@ -374,11 +374,11 @@ def test_a_drop_copy(gateway: Gateway, alice: FixClient) -> None:
 
 def test_a_drop_copy_has_no_price_of_a_replacement_before_it_knows_it(gateway: Gateway, alice: FixClient) -> None:
     """Only the event of an order that rests has the new price: the fills before it had the former one."""
-    alice.order("first", 1, 20, "0.05", symbol="MSFT")
-    order_id = alice.receive("8")["37"]
     with gateway.client() as bob, gateway.client("copies") as copies:
         copies.strict = False
         copies.logon((141, "Y"))
+        alice.order("first", 1, 20, "0.05", symbol="MSFT")
+        order_id = alice.receive("8")["37"]
         bob.logon()
         bob.order("b", 2, 10, "0.06", symbol="MSFT")
         bob.receive("8")
