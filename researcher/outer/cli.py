@@ -84,6 +84,7 @@ def start(
     if config.uses_llm and not offline:
         run.require_reachable_endpoints(config)
     from serl.researcher.outer.progress import show_progress  # it imports optional packages
+    from serl.researcher.outer.report import idle_models
 
     for text in run.notices(config):
         click.echo(text, err=True)
@@ -93,6 +94,8 @@ def start(
     try:
         with show_progress(config, folder, database) as callbacks:
             reason = run.research(config, folder, database, callbacks=callbacks, offline=offline)
+        for text in idle_models(database):
+            click.echo(text, err=True)
         click.echo(f"ended: {reason}\nreport: serl researcher report {folder}")
     except KeyboardInterrupt:
         click.echo(

@@ -1,7 +1,9 @@
 """The report of a run: the best algorithm, PA by iteration, verdicts; as JSON and as HTML (page.py)."""
 
 import json
+from collections import defaultdict
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from serl.agents.pages.origin import Origin
@@ -113,6 +115,25 @@ def valid_shares(database: Database) -> list[dict[str, Any]]:
          "valid_at_once": row["at_once"] / row["modules"], "valid": row["valid"] / row["modules"]}
         for row in found
     ]  # fmt: skip
+
+
+def idle_models(database: Database) -> list[str]:
+    """A line for each language model, tuned or not, without a single valid module: whatever the run found, it had no part in it."""
+    valid = defaultdict[str, list[bool]](list)
+    for row in database.rows("SELECT model, text FROM modules WHERE origin = 'model' ORDER BY id"):
+        valid[row["model"].partition("+")[0]].append(row["text"] is not None)
+    lines = []
+    for model, each in valid.items():
+        if not any(each):
+            last = database.one(
+                "SELECT text FROM verdicts WHERE model LIKE ? || '%' AND slot IS NOT NULL AND reason != 'ok' ORDER BY id DESC",
+                model,
+            )
+            lines.append(
+                f"warning: {model} wrote no valid module in {len(each)} attempts, so it had no part in this run; the last failed with: "
+                + shorten(str(last), 400)
+            )
+    return lines
 
 
 def _counts(database: Database) -> list[tuple[str, int]]:

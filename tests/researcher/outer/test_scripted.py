@@ -16,7 +16,7 @@ from serl.researcher.outer import run
 from serl.researcher.outer.config import OuterConfig
 from serl.researcher.outer.database import Database
 from serl.researcher.outer.loop import Callbacks
-from serl.researcher.outer.report import write_report
+from serl.researcher.outer.report import idle_models, write_report
 from tests.researcher.llm.fake import completion, fake_endpoint
 from tests.researcher.outer.scripted import Script
 from tests.researcher.outer.small import REWARD, Arithmetic, config_of, endpoint_of, score_of
@@ -87,6 +87,7 @@ def test_a_run_with_every_kind_every_operator_and_every_mistake(tmp_path: Path) 
     }
     assert {"rate_limited", "server_error", "connection", "malformed"} <= failures
     assert database.one("SELECT count(*) FROM notes") >= 3
+    assert not idle_models(database)
     assert database.one("SELECT count(*) FROM instructions WHERE origin != 'initial'") >= 3
     database.close()
     found = write_report(tmp_path, tmp_path / "report.html")
@@ -123,6 +124,8 @@ def test_without_the_endpoint_other_operators_go_on(tmp_path: Path) -> None:
         config = scripted_config(fake.url)
         database, evaluator = run.begin(tmp_path, config, "test", resume=False), Hashed()
         assert run.research(config, tmp_path, database, evaluator) == "all 3 iterations are done"
+    (warning,) = idle_models(database)
+    assert "fake wrote no valid module" in warning and "check that it is running" in warning
     database.close()
     found = write_report(tmp_path, tmp_path / "report.html")
     assert found["candidates"] == {"done": 10}, "with the incumbent"
