@@ -94,10 +94,11 @@ class _Pages(BaseHTTPRequestHandler):
         super().__init__(*arguments)
 
     def do_GET(self) -> None:
-        if self.path == "/metrics":
+        path = self.path.partition("?")[0]  # a scraper may add parameters
+        if path == "/metrics":
             self._reply_metrics()
-        elif self.path in ("/health", "/ready"):
-            problem = self._problem()
+        elif path in ("/health", "/ready"):
+            problem = self._problem(path)
             status = HTTPStatus.SERVICE_UNAVAILABLE if problem else HTTPStatus.OK
             self._reply(status, f"{problem or 'ok'}\n".encode())
         else:
@@ -111,13 +112,13 @@ class _Pages(BaseHTTPRequestHandler):
         else:
             self._reply(HTTPStatus.OK, metrics, CONTENT_TYPE_LATEST)
 
-    def _problem(self) -> str:
+    def _problem(self, path: str) -> str:
         """Why the exchange is not healthy, or not ready; empty if it is."""
         try:
             counts = self._ask(Kind.STATISTICS)
         except (ExchangeUnreachable, RequestRejected) as error:
             return str(error)
-        return "the disk is full: orders are rejected" if self.path == "/ready" and counts["disk_full"] else ""
+        return "the disk is full: orders are rejected" if path == "/ready" and counts["disk_full"] else ""
 
     def _reply(self, status: HTTPStatus, body: bytes, kind: str = "text/plain; charset=utf-8") -> None:
         self.send_response(status)

@@ -2,8 +2,9 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
+from serl.exchange.invalid import StrictSettings
 from serl.exchange.latency import LatencyConfig
 from serl.exchange.records import FEE_PPM_MAX, Rule, SelfTrade, Setting
 
@@ -11,10 +12,10 @@ INTEGER_MAX = 1 << 62
 """The largest absolute value of an integer setting: commands and messages have 64 bits for it."""
 
 
-class Section(BaseModel):
+class Section(StrictSettings):
     """A part of a configuration: unknown settings are errors, and so are numbers that are infinite or do not fit into 64 bits."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(allow_inf_nan=False)
 
     @field_validator("*")
     @classmethod
@@ -74,7 +75,7 @@ class AccountConfig(AccountLimits):
     latency: LatencyConfig | None = None
     messages_per_s_max: float | None = Field(None, ge=0)
     self_trade: Literal["none", "newest", "oldest", "both", "decrement"] = "none"
-    balances: dict[str, str] = {}
+    balances: dict[str, str] = Field({})
 
     @property
     def has_limits(self) -> bool:

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Collection, Sequence
-from typing import Annotated, Any, get_args
+from decimal import Decimal
+from typing import Annotated, Any, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 SHOWN_MAX = 200
 """Maximum number of characters shown of a value."""
@@ -25,8 +26,36 @@ def text_like(pattern: str, expected: str) -> AfterValidator:
 ASSET_NAME = r"[A-Za-z0-9._-]{1,32}"
 AssetName = Annotated[str, text_like(ASSET_NAME, "1 to 32 letters, digits, '.', '_' or '-'")]
 """A name of a symbol or of an asset."""
-FileName = Annotated[str, text_like(r"[A-Za-z0-9._-]{1,64}", "1 to 64 letters, digits, '.', '_' or '-'")]
+FileName = Annotated[
+    str, text_like(r"(?!\.+$)[A-Za-z0-9._-]{1,64}", "1 to 64 letters, digits, '.', '_' or '-', not dots alone")
+]
 """A name that is also part of the names of files."""
+
+
+class StrictSettings(BaseModel):
+    """Immutable settings. Rejects unknown names, and truth values in place of numbers: YAML reads `yes` and `on` as true, which pydantic takes for 1."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_no_truth_value(cls, value: Any, info: ValidationInfo) -> Any:
+        if _has_truth_value(value):
+            kinds = _types_in(cls.model_fields[str(info.field_name)].annotation)
+            if bool not in kinds and kinds & {int, float, Decimal}:
+                raise ValueError(f"expected a number, got {value!r:.{SHOWN_MAX}}")
+        return value
+
+
+def _has_truth_value(value: Any) -> bool:
+    parts = list(value.values()) if isinstance(value, dict) else value
+    return any(isinstance(part, bool) for part in (parts if isinstance(parts, (list, tuple)) else [parts]))
+
+
+def _types_in(annotation: Any) -> set[Any]:
+    """An annotation and the types of the values in it, as int and list[int] of `int | list[int]`."""
+    parts = get_args(annotation)[1:] if get_origin(annotation) is dict else get_args(annotation)
+    return {annotation}.union(*map(_types_in, parts))
 
 
 def describe_invalid(

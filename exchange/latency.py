@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from serl.exchange.errors import ConfigError
+from serl.exchange.invalid import StrictSettings
 
 DELAY_US_MAX = 3.6e9
 """The longest delay, one hour; longer draws are clipped to it."""
@@ -20,11 +21,13 @@ Integers = NDArray[np.int64]
 UInt64s = NDArray[np.uint64]
 
 
-class _Section(BaseModel):
+class _Model(BaseModel):
+    """No StrictSettings: pydantic takes no validator of `kind`, which chooses the class."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Constant(_Section):
+class Constant(_Model):
     """The same delay for everything."""
 
     kind: Literal["constant"]
@@ -35,7 +38,7 @@ class Constant(_Section):
         return np.full(len(first), self.delay_us)
 
 
-class Lognormal(_Section):
+class Lognormal(_Model):
     """max(floor_us, median_us exp(sigma Z)), Z standard normal."""
 
     kind: Literal["lognormal"]
@@ -49,7 +52,7 @@ class Lognormal(_Section):
         return np.maximum(self.floor_us, self.median_us * np.exp(self.sigma * normal))
 
 
-class Empirical(_Section):
+class Empirical(_Model):
     """Measured delays, drawn with replacement from `file`: one per line, in microseconds."""
 
     kind: Literal["empirical"]
@@ -74,7 +77,7 @@ class EmpiricalDelays:
 Model = Annotated[Constant | Lognormal | Empirical, Field(discriminator="kind")]
 
 
-class LatencyConfig(_Section):
+class LatencyConfig(StrictSettings):
     """The latency of a participant's commands (orders), and of its reports and market data (feed); null is none."""
 
     orders: Model | None = None

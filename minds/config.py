@@ -6,11 +6,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from serl.agents.traders.builtin import MINDS, read_yaml
 from serl.exchange.config import time_of_day_ns
-from serl.exchange.invalid import describe_invalid, text_like
+from serl.exchange.invalid import StrictSettings, describe_invalid, text_like
 from serl.minds.errors import MindsConfigError
 from serl.researcher.llm.settings import Endpoint
 
@@ -27,13 +27,7 @@ NO_MONEY, MONEY_MAX = Decimal(0), Decimal(10**15)
 TEXT_LENGTH_MAX = 200
 
 
-class _Settings(BaseModel):
-    """Immutable settings without unknown names."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class PersonaConfig(_Settings):
+class PersonaConfig(StrictSettings):
     """A kind of mind: its character, and what each mind of this kind starts with."""
 
     name: Name = Field(description="its minds are the participants NAME-0, NAME-1, ...")
@@ -60,7 +54,7 @@ class PersonaConfig(_Settings):
         return self
 
 
-class LayerConfig(_Settings):
+class LayerConfig(StrictSettings):
     """One layer of the memory, in FinMem's terms."""
 
     stability: float = Field(gt=0, description="Q: recency is exp(-age / Q), age in decisions")
@@ -69,7 +63,7 @@ class LayerConfig(_Settings):
     size_max: int = Field(50, ge=1, description="number of memories; beyond it the lowest score is forgotten")
 
 
-class MemoryConfig(_Settings):
+class MemoryConfig(StrictSettings):
     """The layered memory. The defaults are FinMem's, with a decision in place of a day."""
 
     working: LayerConfig = LayerConfig(stability=14, importance_decay=0.9, promote_at=60)
@@ -79,7 +73,7 @@ class MemoryConfig(_Settings):
     reflect_every: int = Field(10, ge=0, description="decisions between two reflections; 0: none")
 
 
-class LoansConfig(_Settings):
+class LoansConfig(StrictSettings):
     """Loans: how much minds may borrow, and at which rate."""
 
     rate_per_year: float = Field(
@@ -89,14 +83,14 @@ class LoansConfig(_Settings):
     share_max: float = Field(0.5, ge=0, le=10, description="largest loan, as a share of the mind's wealth")
 
 
-class BudgetConfig(_Settings):
+class BudgetConfig(StrictSettings):
     """Limits on what may be spent on a model. An answer that is requested twice counts once."""
 
     tokens_max: int | None = Field(None, gt=0, description="prompt and completion tokens, the next call included")
     calls_max: int | None = Field(None, gt=0)
 
 
-class MindsConfig(_Settings):
+class MindsConfig(StrictSettings):
     """A group of LLM traders on one exchange."""
 
     name: Name = "minds"

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from serl.exchange.errors import ConfigError
-from serl.exchange.invalid import describe_invalid, text_like
+from serl.exchange.invalid import StrictSettings, describe_invalid, text_like
 from serl.exchange.yaml_text import parse_yaml
 from serl.researcher.candidates import Budget, Candidate
 from serl.researcher.inner.settings import Settings
@@ -24,10 +24,8 @@ FILLED = "inner", "budget", "incumbent", "kinds"
 """Settings of the outer loop that a task fills in."""
 
 
-class Task(BaseModel):
+class Task(StrictSettings):
     """A task as its file describes it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Annotated[str, text_like(r"[a-z0-9-]{1,64}", "1 to 64 lower-case letters, digits or hyphens")]
     version: int = Field(ge=1, description="rises with every change that changes scores")

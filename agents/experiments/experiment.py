@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from serl.agents.experiments.errors import ExperimentError
 from serl.agents.experiments.measures import MEASURES, PNL
@@ -15,16 +15,16 @@ from serl.agents.traders.overrides import changed_population
 from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.simulate import fingerprint
 from serl.exchange.config import time_of_day_ns
-from serl.exchange.invalid import FileName, describe_invalid
+from serl.exchange.invalid import SHOWN_MAX, FileName, StrictSettings, describe_invalid
 from serl.ranges import SEED_MAX
 
 SEEDS = 20
+SEEDS_MAX = 1_000_000
+"""Maximum number of seeds: all of them are listed before the first run."""
 
 
-class ExperimentConfig(BaseModel):
+class ExperimentConfig(StrictSettings):
     """The settings in the file."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: FileName
     population: str = Field(description="a name that comes with serl, or a YAML file, relative to the experiment's")
@@ -33,7 +33,7 @@ class ExperimentConfig(BaseModel):
     )
     seeds: int | list[int] = Field(SEEDS, description="their number, from 1 on, or a list of them")
     baseline: str | None = Field(None, description="the arm that the others are compared with; the first by default")
-    measures: list[str] | None = Field(None, description="what is measured; everything by default")
+    measures: list[str] | None = Field(None, min_length=1, description="what is measured; everything by default")
     symbol: str | None = Field(None, description="the symbol that is measured, of a population with several")
     arms: dict[str, dict[str | int, Any]] = Field(min_length=2, description="by name, what each changes")
 
@@ -117,7 +117,7 @@ def _validate(values: dict[str, Any], source: str) -> ExperimentConfig:
         for name in arms:
             if not isinstance(name, str):
                 raise ExperimentError(f"{source}: arms: expected names as text, got {name!r}; put it in quotes")
-        values = {**values, "arms": {name: changed or {} for name, changed in arms.items()}}
+        values = {**values, "arms": {name: {} if changed is None else changed for name, changed in arms.items()}}
     try:
         return ExperimentConfig(**values)
     except ValidationError as error:
@@ -135,10 +135,10 @@ def _check_known(names: Iterable[str], known: Iterable[str], what: str, where: s
 
 
 def _seeds(given: int | list[int], source: str) -> tuple[int, ...]:
-    found = list(range(1, given + 1)) if isinstance(given, int) else given
-    if not found or min(found) < 0 or max(found) > SEED_MAX or len(set(found)) < len(found):
+    found = list(range(1, min(given, SEEDS_MAX + 1) + 1)) if isinstance(given, int) else given
+    if not 0 < len(found) <= SEEDS_MAX or min(found) < 0 or max(found) > SEED_MAX or len(set(found)) < len(found):
         raise ExperimentError(
-            f"{source}: seeds: expected a number from 1 on, or a list of different ones below 2^63, got {given}; correct it"
+            f"{source}: seeds: expected a number from 1 to {SEEDS_MAX:,}, or a list of different ones below 2^63, got {str(given)[:SHOWN_MAX]}; correct it"
         )
     return tuple(found)
 
@@ -158,7 +158,7 @@ def _arm(
         )
     if symbol is not None:
         _check_known([symbol], names, "a symbol of the population", f"{where}: symbol")
-    end_ns = population.close_ns if until is None else time_of_day_ns(until)
+    end_ns = population.close_ns if until is None else time_of_day_ns(until, f"{where}: until")
     if not population.open_ns < end_ns <= population.close_ns:
         raise ExperimentError(
             f"{where}: until: expected a time after {population.open} and up to {population.close}, got {until}; give another"

@@ -2,7 +2,9 @@
 
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, ValidationInfo, model_validator
+from pydantic import ConfigDict, ValidationInfo, model_validator
+
+from serl.exchange.invalid import StrictSettings
 
 SAVED = {"saved": True}
 """Validation context for settings that serl wrote itself: old names are read as the new ones."""
@@ -17,10 +19,10 @@ def check_latency(latency_us: float, interval_s: float) -> None:
         )
 
 
-class LearningSettings(BaseModel):
+class LearningSettings(StrictSettings):
     """Immutable settings that reject unknown names. A renamed setting raises an error that gives its new name."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(allow_inf_nan=False)
 
     renamed: ClassVar[dict[str, str]] = {}
     """Old name to new name."""

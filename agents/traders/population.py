@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import (
-    BaseModel,
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
@@ -20,11 +19,11 @@ from serl.agents.traders.symbols import SymbolConfig, TickSize
 from serl.agents.traders.value import ValueConfig
 from serl.exchange.config import ExchangeConfig, MarketRules, load_config, time_of_day_ns
 from serl.exchange.errors import ConfigError
-from serl.exchange.invalid import FileName, describe_invalid
+from serl.exchange.invalid import FileName, StrictSettings, describe_invalid
 
 
-class _StrictModel(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+class _StrictModel(StrictSettings):
+    model_config = ConfigDict(allow_inf_nan=False)
 
 
 class GroupConfig(_StrictModel):
@@ -49,7 +48,7 @@ class GroupConfig(_StrictModel):
         0.0, ge=0, description="first wake-ups are uniform between start_s and start_s + start_spread_s"
     )
     start_spread_s: float = Field(1.0, ge=0)
-    profile: dict[str, Any] = {}
+    profile: dict[str, Any] = Field({})
 
     def parameters(self) -> Profile:
         """The validated profile. Raises PopulationError, which names the field, its range and the value."""

@@ -19,12 +19,13 @@ from typing import Any
 
 import numpy as np
 from numba import from_dtype, types
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
 from serl.agents.traders.compile_errors import not_compiled
 from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.records import AGENT, DEPTH_MAX, REQUESTS, VIEW
 from serl.exchange.compiling import entry
+from serl.exchange.invalid import StrictSettings
 
 Function = Callable[[Any, Any, Any, Any], None]
 
@@ -36,10 +37,10 @@ BUILT_IN = (
 """Modules of serl.agents.traders.kinds; each defines one kind."""
 
 
-class Profile(BaseModel):
+class Profile(StrictSettings):
     """Parameters of a kind of trader: numbers, and tuples of numbers with fixed length. Names end with the unit."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(allow_inf_nan=False)
 
     @classmethod
     def dtype(cls) -> np.dtype[Any]:

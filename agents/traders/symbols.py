@@ -5,13 +5,14 @@ from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
     model_serializer,
     model_validator,
 )
+
+from serl.exchange.invalid import StrictSettings
 
 
 def _positive(text: str) -> str:
@@ -24,10 +25,10 @@ TickSize = Annotated[str, AfterValidator(_positive)]
 """A tick size in money, as text."""
 
 
-class SymbolConfig(BaseModel):
+class SymbolConfig(StrictSettings):
     """A symbol; in YAML its name, or a mapping if it has its own settings."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(allow_inf_nan=False)
 
     name: str
     tick_size: TickSize | None = Field(None, description="by default the population's")

@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from serl.exchange.compiling import compiled
+from serl.exchange.invalid import StrictSettings
 
 SECOND_NS = 1_000_000_000
 _FIRST_STREAM = 1_000_003
@@ -15,10 +16,10 @@ _FIRST_STREAM = 1_000_003
 _FACTOR_STREAM = _FIRST_STREAM - 1
 
 
-class ValueConfig(BaseModel):
+class ValueConfig(StrictSettings):
     """Mean-reverting value with sparse shocks (the oracle of ABIDES; Byrd, Hybinette, Balch 2019)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(allow_inf_nan=False)
 
     mean_ticks: float = Field(100_000, gt=0, description="long-run mean, and value at the open")
     reversion_per_s: float = Field(1.67e-7, ge=0, description="rate of mean reversion")

@@ -49,7 +49,7 @@ class OriginGuard:
             return
         headers = Headers(scope=scope)
         host, origin = headers.get("host", ""), headers.get("origin")
-        allowed = self._is_own_host(host) and (origin is None or urlsplit(origin).netloc == host)
+        allowed = self._is_own_host(host) and (origin is None or origin in (f"http://{host}", f"https://{host}"))
         if scope["type"] == "websocket" and (origin is None or not allowed):
             await WebSocket(scope, receive, send).close(1008)
         elif not allowed:

@@ -3,13 +3,13 @@
 import itertools
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from serl.exchange.invalid import StrictSettings
 
 
-class Stage(BaseModel):
+class Stage(StrictSettings):
     """A stage of the race: a number of trainings of a candidate, each to a share of the budget's steps."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     share: float = Field(gt=0, le=1, description="share of the budget's training steps")
     seeds: int = Field(
@@ -27,10 +27,8 @@ DEFAULT = (Stage(share=0.2, seeds=1), Stage(share=1.0, seeds=3, kept=1 / 3), Sta
 """Screen, race, finals: 40,000, 200,000 and 200,000 steps of the default budget."""
 
 
-class Race(BaseModel):
+class Race(StrictSettings):
     """Settings of the race (docs/inner.md)."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     stages: tuple[Stage, ...] = DEFAULT
     trainings: float | None = Field(

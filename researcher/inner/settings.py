@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from serl.agents.execution.data import TRAIN, VALIDATION
 from serl.agents.learning.folds import FOLD
@@ -12,6 +12,7 @@ from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.ppo_config import PPOConfig
 from serl.agents.learning.sources import BARS_SUFFIX
+from serl.exchange.invalid import StrictSettings
 from serl.researcher.inner.race_config import Race, stages_of_rungs
 
 LEARNING = PPOConfig(
@@ -24,10 +25,8 @@ SHARED = "actions", "levels", "left_out", "offset_ticks", "offset_bps"
 """Settings of a market that define a policy's observations and actions."""
 
 
-class TrainingSettings(BaseModel):
+class TrainingSettings(StrictSettings):
     """The settings that a training job knows: nothing about scores."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     market: MarketConfig = Field(STATIC, description="static: bars, or days with a book")
     dynamic: MarketConfig = Field(DYNAMIC, description="simulated traders, for the last part of training")

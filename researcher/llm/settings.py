@@ -3,9 +3,10 @@
 import os
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from serl.exchange.errors import ConfigError
+from serl.exchange.invalid import StrictSettings
 
 Dialect = Literal["openai", "llama.cpp", "vllm", "embedded"]
 Omitted = Literal["seed", "temperature", "top_p", "response_format"]
@@ -20,10 +21,10 @@ WAIT_S_MAX = 1e6
 """Longer waits are more than sockets accept on some systems."""
 
 
-class Endpoint(BaseModel):
+class Endpoint(StrictSettings):
     """An OpenAI-compatible endpoint."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(allow_inf_nan=False)
 
     base_url: str = Field("https://api.openai.com/v1", pattern=r"^https?://\S+$")
     model: str = Field(min_length=1)
@@ -80,10 +81,8 @@ REACHING = frozenset({
 """Settings of an endpoint that say how to reach it and what it costs. Its answers do not depend on them."""
 
 
-class BudgetConfig(BaseModel):
+class BudgetConfig(StrictSettings):
     """Limits on the total cost of a run's calls."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     tokens_max: int | None = Field(None, gt=0, description="prompt and completion tokens, including the next call")
     usd_max: float | None = Field(None, gt=0)

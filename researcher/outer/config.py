@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
+from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, model_validator
 
 from serl.agents.learning.settings import SAVED
 from serl.agents.learning.sources import BARS_SUFFIX
 from serl.cluster import LOCAL, check_place
 from serl.exchange.errors import ConfigError
-from serl.exchange.invalid import describe_invalid
+from serl.exchange.invalid import StrictSettings, describe_invalid
 from serl.exchange.yaml_text import parse_yaml
 from serl.extras import require
 from serl.researcher.candidates import Budget, Candidate, Module
@@ -30,11 +30,7 @@ _FORMER = ("population",)
 SINGLE = (Kind.REWARD, Kind.AGENT, Kind.IMAGINE, Kind.PROFILES)
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class HighLevel(_Part):
+class HighLevel(StrictSettings):
     """The high level: prompts evolve."""
 
     instructions: int = Field(8, ge=2, description="size of the population of instructions, for each kind of module")
@@ -46,7 +42,7 @@ class HighLevel(_Part):
     )
 
 
-class LowLevel(_Part):
+class LowLevel(StrictSettings):
     """The low level: the model's weights are tuned."""
 
     modules_max: int = Field(8, gt=0, description="modules per update")
@@ -74,7 +70,7 @@ OPERATORS: tuple[Operator, ...] = (
 )  # fmt: skip
 
 
-class Search(_Part):
+class Search(StrictSettings):
     """How `dek` and `search` make candidates from the archive."""
 
     operators: tuple[Operator, ...] = Field(
@@ -104,7 +100,7 @@ class Search(_Part):
     ahead: int = Field(1, ge=0, description="iterations that a language model proposes while candidates train")
 
 
-class Convergence(_Part):
+class Convergence(StrictSettings):
     """PA_ema <- decay PA_ema + (1 - decay) PA_j, with PA_j of the best candidate of iteration j (SE-RL)."""
 
     decay: float = Field(0.9, ge=0, lt=1)
@@ -112,7 +108,7 @@ class Convergence(_Part):
     iterations_min: int = Field(5, ge=1, description="iterations before convergence is checked")
 
 
-class OuterConfig(_Part):
+class OuterConfig(StrictSettings):
     """A run of the researcher."""
 
     name: str = "researcher"

@@ -2,9 +2,10 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 
 from serl.agents.learning.settings import SAVED
+from serl.exchange.invalid import StrictSettings
 
 _FORMER = ("baseline_decay",)
 """Settings that a saved run may hold and that have no effect now."""
@@ -14,10 +15,8 @@ LAYERS_BEFORE = None
 Method = Literal["policy_gradient", "preference", "supervised"]
 
 
-class TuningConfig(BaseModel):
+class TuningConfig(StrictSettings):
     """LoRA, and how it learns from scores."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     methods: tuple[Method, ...] = Field(
         ("policy_gradient",), min_length=1, description="what an update learns from; the losses of several are added"

@@ -1,5 +1,6 @@
 """The results of a long command on disk, so that it can be continued: a line of JSON with the settings, then one for each finished part."""
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -80,8 +81,9 @@ class ResultFile(Generic[Result]):
             ) from None
 
     def close(self) -> None:
-        """Closes the file."""
-        self._file.close()
+        """Closes the file. A row that could not be written is tried again; `append` has raised the error of that."""
+        with contextlib.suppress(OSError):
+            self._file.close()
 
 
 def _line(value: Mapping[str, Any]) -> bytes:

@@ -93,6 +93,7 @@ def test_what_is_refused_is_counted_and_limits_are_shown(exchange: Served, addre
 def test_health_follows_the_exchange(exchange: Served, address: str) -> None:
     assert get(f"{address}/health") == get(f"{address}/ready") == (200, "ok\n")
     assert get(f"{address}/else")[0] == 404
+    assert get(f"{address}/ready?from=prometheus") == (200, "ok\n") and get(f"{address}/metrics?name=x")[0] == 200
     exchange.stop()
     for page in ("health", "ready"):
         status, text = get(f"{address}/{page}")

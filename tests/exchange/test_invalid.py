@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from serl.exchange.invalid import describe_invalid, text_like
+from serl.exchange.invalid import StrictSettings, describe_invalid, text_like
 
 
 class Part(BaseModel):
@@ -54,3 +54,41 @@ def test_descriptions(values: dict[str, Any], text: str) -> None:
     with pytest.raises(ValidationError) as caught:
         Whole.model_validate(values)
     assert describe_invalid(caught.value, Whole, secret={"login"}) == text
+
+
+class Rates(StrictSettings):
+    per_s: float = 1.0
+    seeds: int | list[int] = 1
+    ticks: dict[int, Annotated[int, Field(gt=0)]] = Field({})
+    is_on: bool = False
+    either: bool | int = False
+    anything: Any = None
+
+
+@pytest.mark.parametrize(("name", "value"), [("per_s", True), ("seeds", [2, False]), ("ticks", {1: True})])
+def test_a_truth_value_is_no_number(name: str, value: Any) -> None:
+    """YAML reads `messages_per_s_max: yes` as true, which was a limit of one message a second."""
+    with pytest.raises(ValidationError) as caught:
+        Rates.model_validate({name: value})
+    assert describe_invalid(caught.value, Rates) == f"{name}: expected a number, got {value!r}"
+
+
+def test_truth_values_remain_where_they_belong() -> None:
+    found = Rates.model_validate({"is_on": True, "either": True, "anything": [True], "ticks": {1: 2}, "seeds": [1]})
+    assert (found.is_on, found.either, found.anything) == (True, True, [True])
+
+
+def test_all_settings_refuse_truth_values_as_numbers() -> None:
+    from serl.agents.learning.ppo_config import PPOConfig
+    from serl.agents.traders.kinds.noise import NoiseProfile
+    from serl.agents.traders.population import GroupConfig
+    from serl.exchange.config import LimitsConfig
+
+    for model, values in (
+        (LimitsConfig, {"messages_per_s_max": True}),
+        (GroupConfig, {"trader": "noise", "count": True}),
+        (NoiseProfile, {next(iter(NoiseProfile.model_fields)): True}),
+        (PPOConfig, {next(iter(PPOConfig.model_fields)): True}),
+    ):
+        with pytest.raises(ValidationError, match="expected a number, got True"):
+            model.model_validate(values)

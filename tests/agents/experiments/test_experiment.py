@@ -12,6 +12,7 @@ from serl.agents.experiments.store import RunFile
 from serl.agents.traders.builtin import EXPERIMENTS, builtin_names
 from serl.agents.traders.population import load_population
 from serl.agents.traders.simulate import fingerprint
+from serl.exchange.errors import ConfigError
 from serl.result_file import ResultFileError
 from tests.agents.experiments.sample import sample
 from tests.doc_blocks import blocks
@@ -63,6 +64,13 @@ def test_seeds_measures_and_baseline_have_defaults() -> None:
     assert len(sample().measures) == 12
 
 
+def test_an_invalid_end_is_named() -> None:
+    with pytest.raises(
+        ConfigError, match="arm 'plain': until: expected a time of day like 10:30 or 10:30:15, got '25:00'"
+    ):
+        sample(until="25:00")
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -71,8 +79,17 @@ def test_seeds_measures_and_baseline_have_defaults() -> None:
         ({"arms": {0.05: {}, "b": {}}}, "arms: expected names as text, got 0.05; put it in quotes"),
         ({"baseline": "plan"}, "baseline: expected an arm, got 'plan'; did you mean plain?"),
         ({"measures": ["spread"]}, "measures: expected a measure, got 'spread'; did you mean spread_"),
-        ({"seeds": [1, 1]}, "seeds: expected a number from 1 on, or a list of different ones below 2^63, got [1, 1]"),
-        ({"seeds": 0}, "seeds: expected a number from 1 on"),
+        (
+            {"seeds": [1, 1]},
+            "seeds: expected a number from 1 to 1,000,000, or a list of different ones below 2^63, got [1, 1]",
+        ),
+        ({"seeds": 0}, "seeds: expected a number from 1 to 1,000,000"),
+        ({"seeds": 10**30}, "seeds: expected a number from 1 to 1,000,000"),
+        ({"seeds": True}, "seeds: expected a number, got True"),
+        ({"seeds": [True, 2]}, "seeds: expected a number, got [True, 2]"),
+        ({"name": ".."}, "name: expected 1 to 64 letters, digits, '.', '_' or '-', not dots alone, got '..'"),
+        ({"arms": {"plain": False, "b": {}}}, "arms.plain: expected a valid dictionary, got False"),
+        ({"measures": []}, "measures: expected at least 1 item"),
         ({"seeds": [2**63]}, "list of different ones below 2^63, got [9223372036854775808]"),
         ({"until": "09:30"}, "arm 'plain': until: expected a time after 09:30 and up to 16:00, got 09:30"),
         ({"until": 630}, 'until: expected a time as text, got a number; put it in quotes, like "10:30"'),

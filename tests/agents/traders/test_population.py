@@ -78,7 +78,7 @@ def write(folder: Path, text: str) -> Path:
         ("groups: [", "expected YAML, got"),
         ("- 1", "expected a mapping with name and groups, got list"),
         ("name: a", "groups: expected a value, got none"),
-        ("{name: a b, groups: [{trader: noise}]}", "name: expected 1 to 64 letters, digits, '.', '_' or '-', got 'a b'"),
+        ("{name: a b, groups: [{trader: noise}]}", "name: expected 1 to 64 letters, digits, '.', '_' or '-', not dots alone, got 'a b'"),
         ("{name: a, groups: []}", "groups: expected at least 1 item, got []"),
         ("{name: a, groups: [{trader: noise, count: 0}]}", "groups.0.count: expected a number greater than or equal to 1, got 0"),
         ("{name: a, groups: [{trader: noise, profile: {interval_s: -3}}]}",

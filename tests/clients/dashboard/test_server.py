@@ -155,6 +155,7 @@ def test_foreign_host_names_are_rejected(shown: Dashboard) -> None:
     assert shown.get("", Host="evil.example")[0] == 403
     port = shown.address.split(":")[2].strip("/")
     assert shown.get("", Host=f"localhost:{port}")[0] == 200
+    assert shown.get("", Origin="http://[")[0] == 403, "an origin that is no address was an error of the server"
 
 
 def test_host_names_are_equal_in_any_case() -> None:
