@@ -173,6 +173,7 @@ class Link(threading.Thread):
         self._news.reset()
         for view in self._board.views.values():
             view.reset()
+            view.await_trades()
 
     def _on_info(self, reply: list[Any], round_trip_s: float) -> None:
         if reply[0] == Kind.ERROR:
@@ -187,6 +188,7 @@ class Link(threading.Thread):
             view = before.get(name)
             if view is None or (view.number, view.tick_size, view.lot_size) != (number, tick_size, lot_size):
                 view = SymbolView(number, name, tick_size, lot_size, history_bytes)
+                view.await_trades()
             view.set_depth_max(depth_max(limits))
             self._board.views[name] = view
         self._subscribe()
@@ -217,15 +219,18 @@ class Link(threading.Thread):
 
     def _request_snapshot(self, view: SymbolView) -> None:
         self._snapshot_requested_s[view.name] = time.monotonic()
-        needs_trades = not view.trades.since(0)
 
         def on_book(reply: list[Any], round_trip_s: float) -> None:
             if reply[0] != Kind.ERROR and view.book.needs_snapshot:  # otherwise it is the reply to an earlier request
                 view.book.apply_snapshot(reply)
 
         def on_trades(reply: list[Any], round_trip_s: float) -> None:
-            if reply[0] != Kind.ERROR and not view.trades.since(0):
-                view.restore_trades(reply[5])
+            if view.awaits_trades:
+                view.restore_trades([] if reply[0] == Kind.ERROR else reply[5])
+
+        def without_trades() -> None:
+            if view.awaits_trades:
+                view.restore_trades([])
 
         def on_status(reply: list[Any], round_trip_s: float) -> None:
             if reply[0] != Kind.ERROR and view.phase is None:
@@ -233,8 +238,8 @@ class Link(threading.Thread):
 
         self._sockets.request(on_book, Kind.L2, view.number, 0)
         self._sockets.request(on_status, Kind.STATUS, view.number)
-        if needs_trades:
-            self._sockets.request(on_trades, Kind.TRADES, view.number, TRADES)
+        if view.awaits_trades:
+            self._sockets.request(on_trades, Kind.TRADES, view.number, TRADES, on_timeout=without_trades)
 
     def _request_indicatives(self, collecting: list[SymbolView]) -> None:
         self._columns += 1

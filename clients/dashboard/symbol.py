@@ -49,6 +49,8 @@ class SymbolView:
         self.trades: Ring[list[Any]] = Ring(TRADES, TRADES * TRADE_BYTES)
         self.columns: Ring[dict[str, Any]] = Ring(COLUMNS, history_bytes)
         self.candles = Candles()
+        #: trades of the feed that have arrived before those ahead of them; None if these are not awaited
+        self._early: list[list[Any]] | None = None
         #: P(up) - P(down) of the last forecast, by horizon
         self._leans: dict[str, float] = {}
         self._leans_ns = 0
@@ -80,12 +82,18 @@ class SymbolView:
             if items:  # none in a repeat
                 self._rows.append(items)
         elif kind == FeedKind.TRADE:
-            if items and items[0][0] <= self._last_match:  # the reply to TRADES already had them
-                items = [item for item in items if item[0] > self._last_match]
-            self.add_trades(items)
-            self._traded.extend(items)
+            if self._early is None:
+                self._add_new_trades(items)
+            else:
+                self._early.extend(items)
         elif kind == FeedKind.STATUS:
             self.set_status(items)
+
+    def _add_new_trades(self, items: list[list[Any]]) -> None:
+        if items and items[0][0] <= self._last_match:  # the reply to TRADES already had them
+            items = [item for item in items if item[0] > self._last_match]
+        self.add_trades(items)
+        self._traded.extend(items)
 
     def set_status(self, items: list[int]) -> None:
         """Sets [halted, phase, reason], as on the feed."""
@@ -131,11 +139,22 @@ class SymbolView:
             self._first_ticks = self._first_ticks or on_book[0]
             self._last_ticks = on_book[-1]
 
+    def await_trades(self) -> None:
+        """Holds back the trades of the feed until `restore_trades`: a ring and candles grow at their end only."""
+        self._early = []
+
+    @property
+    def awaits_trades(self) -> bool:
+        """Whether `restore_trades` is due."""
+        return self._early is not None
+
     def restore_trades(self, items: list[list[int]]) -> None:
-        """Adds the trades before the first of the feed."""
+        """Adds the trades before the first of the feed, then those of the feed that have arrived meanwhile."""
         self.add_trades(items)
         self._first_ticks = self._last_ticks
         self.candles.add(items)
+        early, self._early = self._early or [], None
+        self._add_new_trades(early)
 
     def add_column(self, time_ns: int) -> None:
         """Completes a column at time_ns; does nothing if time stands still and nothing happened."""

@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 
 from serl.clients.blocking import connect
+from serl.clients.dashboard.account import Account
 from serl.clients.dashboard.board import Board, Cursor
 from serl.clients.dashboard.candles import CANDLES, PERIODS_S, Candles
+from serl.clients.dashboard.link import Link
 from serl.clients.dashboard.symbol import SymbolView
+from serl.exchange.wire import Kind
 from tests.clients.dashboard.server_fixture import OpenPage, dashboard, wait_until
 from tests.server_fixture import start_exchange
 
@@ -83,6 +86,36 @@ def test_trades_before_the_first_of_the_feed_count_once() -> None:
     assert [trade[0] for trade in view.trades.since(0)] == list(range(1, 21))
     view.reset()
     assert view.candles.since({}) == {}
+
+
+@pytest.mark.parametrize("answer", ["reply", "none"])
+def test_trades_of_the_feed_wait_for_those_before_them(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy exchange the feed was often faster than the reply to TRADES, which was then dropped: the page lacked the last 200 trades."""
+    trades = random_trades(20, seed=2)
+    board = Board()
+    requests: dict[Kind, Any] = {}
+    link = Link("tcp://127.0.0.1:5570", board, Account("tcp://127.0.0.1:5570", "a", "", None, active=False))
+    monkeypatch.setattr(
+        link._sockets,
+        "request",
+        lambda on_reply, kind, *_, on_timeout=None: requests.update({kind: (on_reply, on_timeout)}),
+    )
+    limits = {"qty_lots_max": 1000, "depth_max": 100}
+    link._on_info([Kind.INFO, 1, 1, 0, 0, [1, [[0, "DEMO", "0.01", "1"]], ["live", 1.0], limits]], 0.0)
+    for _ in range(2):  # the second time after a restart of the exchange
+        view = board.views["DEMO"]
+        link._request_snapshot(view)
+        view.apply([115, 1, 0, 1, 0, trades[10:15]])
+        view.add_column(trades[14][1])
+        on_reply, on_timeout = requests[Kind.TRADES]
+        on_reply([Kind.TRADES, 1, 1, 0, 0, trades[:13]], 0.0) if answer == "reply" else on_timeout()
+        view.apply([115, 1, 0, 1, 0, trades[15:]])
+        view.add_column(trades[-1][1] + 1)
+        first = 0 if answer == "reply" else 10
+        assert [trade[0] for trade in view.trades.since(0)] == list(range(first + 1, 21))
+        assert view.candles.since({})["300"] == expected_candles(trades[first:], 300)
+        link._reset()
+    link._sockets.close()
 
 
 @pytest.mark.long
