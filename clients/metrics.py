@@ -20,7 +20,7 @@ from serl.exchange.wire import Kind
 GAUGES = {
     "orders_open": "Open orders.",
     "sessions": "Sessions that are logged in.",
-    "participants": "Names that have ever logged in.",
+    "participants": "Names that have ever logged in, and the exchange's own.",
     "commands_waiting": "Commands that wait for their latency, their turn or the disk.",
     "disk_full": "1 while the journal's disk is full and orders are rejected.",
     "uptime_s": "Seconds since the exchange started.",
