@@ -166,11 +166,11 @@ class Mind:
             self.counts.actions[decision.action] += 1
         except DecisionRefused as error:
             refused = error.reason
-            self.counts.refused[refused] += 1
-            if refused != ENDPOINT:
+            if refused == ENDPOINT:
+                self._count_unanswered(refused, str(error))
+            else:
+                self.counts.refused[refused] += 1
                 self._refusals.append(f"Refused: {error}")
-            elif self.counts.refused[ENDPOINT] == 1:
-                self._shared.say(f"{self.name}: {error}")
         if decision is not None and decision.post and self._shared.config.forum:
             self._shared.forum.post(now_ns, self.name, one_line(decision.post))
             self.counts.posts += 1
@@ -218,7 +218,8 @@ class Mind:
         for event in seen.events:
             if event.kind in EVENT_MEMORY:
                 layer, importance = EVENT_MEMORY[event.kind]
-                self.memory.add(layer, event_text(event, disguise), event.importance or importance, number)
+                own = importance if event.importance is None else event.importance
+                self.memory.add(layer, event_text(event, disguise), own, number)
         time = disguise.time(seen.time_ns)
         for text in outcomes:
             self.memory.add("working", f"{time}: {text}", OUTCOME_IMPORTANCE, number)
@@ -234,15 +235,15 @@ class Mind:
         best: list[MemoryItem] = self.memory.retrieve(self._shared.disguise.text(self.persona.style), number)
         messages = reflection_messages(
             self._prompt_name, self.persona, [item.text for item in best], f"Your wealth is {portfolio.wealth:.2f}.",
-            self._shared.disguise,
+            self._shared.config, self._shared.disguise, self._shared.calls.context_tokens,
         )  # fmt: skip
         try:
             answer = await self._shared.calls.ask(self.ledger, messages, reflection_schema(), self._seed)
             reflection = parse_reflection(answer)
         except BudgetSpentError as error:
             await self._end(str(error))
-        except LlmError:
-            self.counts.refused[ENDPOINT] += 1
+        except LlmError as error:
+            self._count_unanswered(f"reflection_{ENDPOINT}", f"no answer from the model ({error})")
         except DecisionRefused as error:
             self.counts.refused[f"reflection_{error.reason}"] += 1
         else:
@@ -252,6 +253,12 @@ class Mind:
             self._shared.log(
                 {"row": "lesson", "time_ns": now_ns, "mind": self.name, "persona": self.persona.name, "lesson": lesson}
             )
+
+    def _count_unanswered(self, reason: str, text: str) -> None:
+        """Counts a request that the model did not answer; the first one of its kind is reported."""
+        self.counts.refused[reason] += 1
+        if self.counts.refused[reason] == 1:
+            self._shared.say(f"{self.name}: {text}")
 
     async def _end(self, reason: str) -> None:
         """Stops trading: cancels the mind's open orders and reports it."""

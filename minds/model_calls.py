@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from serl.minds.config import BudgetConfig
+from serl.minds.prompts import tokens_at_most
 from serl.researcher.llm.answers import Answer
 from serl.researcher.llm.client import Client
 from serl.researcher.llm.errors import BudgetSpentError
@@ -91,7 +92,8 @@ class ModelCalls:
         sampling = Sampling(self._temperature, 1.0, seed, self._answer_tokens, False)
         request = request_of(self._client.endpoint, messages, sampling, schema, None)
         key = key_of(request, seed)
-        tokens = estimate_prompt_tokens(request) + self._answer_tokens
+        of_texts = sum(tokens_at_most(message["content"]) for message in messages)
+        tokens = max(estimate_prompt_tokens(request), of_texts) + self._answer_tokens
         while True:
             if (asked := self._asked.get(key)) is not None:
                 own.shared += 1

@@ -80,9 +80,10 @@ def portfolio_of(
     instruments: Mapping[str, Instrument],
     prices: Mapping[str, Decimal],
 ) -> Portfolio:
-    """The portfolio according to the exchange's balances. prices: of the shares, by symbol; shares without a price count as worthless."""
+    """The portfolio according to the exchange's balances. instruments: what the minds trade; what the account made with other symbols does not count.
+    prices: of the shares, by symbol; shares without a price count as worthless."""
     cash = persona.cash + loan.principal - loan.interest_paid
-    cash += sum((balance.cash - balance.fees for balance in balances.values()), Decimal(0))
+    cash += sum((balance.cash - balance.fees for name, balance in balances.items() if name in instruments), Decimal(0))
     names = {instrument.number: name for name, instrument in instruments.items()}
     lots = {
         name: persona.shares.get(name, 0) + (balances[name].position_lots if name in balances else 0)

@@ -1,7 +1,8 @@
 """The prompts that tell a mind who it is, what it sees, and what it may answer."""
 
+import math
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from serl.clients.session import Order
@@ -15,7 +16,6 @@ from serl.minds.market_view import SymbolView
 from serl.minds.memory import MemoryItem
 from serl.minds.portfolio import Portfolio
 from serl.researcher.llm.requests import Message
-from serl.researcher.llm.usage import PROMPT_BYTES_PER_TOKEN
 
 RISKS = {
     "averse": "You avoid risk: small positions, and cash in reserve.",
@@ -23,6 +23,10 @@ RISKS = {
     "seeking": "You seek risk: large positions if you see a chance.",
 }
 NOTHING = "none"
+WORDS = b"abcdefghijklmnopqrstuvwxyz "
+"""Three of these bytes are counted as a token, and every other byte as one: small models have a token for each digit, sign, and byte of other scripts."""
+TEMPLATE_TOKENS = 32
+"""Room for what a model's chat template adds to a conversation."""
 _CONTRADICTION = " (contradicts an earlier report of the same time; for a rate, this one holds)"
 
 
@@ -172,7 +176,6 @@ def decision_messages(
     left out."""
     # the part that is the same for all minds comes first: a model's server evaluates a common prefix only once
     system, persona_words = rules_text(config, disguise), persona_text(name, persona, disguise)
-    room_bytes = (context_tokens - config.answer_tokens) * PROMPT_BYTES_PER_TOKEN - len(system.encode())
     posts, memories, events = len(seen.posts), len(seen.memories), len(seen.events)
 
     def text(less: int) -> str:
@@ -181,24 +184,37 @@ def decision_messages(
         told = market_text(seen, config, disguise, less=less - of_own)
         return f"{told}\n{persona_words}\n{own_text(seen, disguise, less=of_own)}"
 
-    # by bisection: a prompt gets shorter with every item that is left out, and a late start may bring thousands of events
-    fewest = bisect_left(
-        range(posts + memories + events), True, key=lambda less: len(text(less).encode()) <= room_bytes
-    )
-    return [{"role": "system", "content": system}, {"role": "user", "content": text(fewest)}]
+    return _fitting(system, text, posts + memories + events, context_tokens - config.answer_tokens)
 
 
 def reflection_messages(
-    name: str, persona: PersonaConfig, memories: Sequence[str], wealth_text: str, disguise: Disguise
-) -> list[Message]:
-    """The conversation that asks for a reflection (Generative Agents)."""
-    lines = [
-        "Look back at your trading.", wealth_text, "You remember:", *(f"- {text}" for text in memories),
-        "What is the most important lesson for your next decisions? Answer with one JSON object and nothing else. Its fields:",
-        f'- "insight": the lesson, at most {INSIGHT_LENGTH_MAX} characters',
-        '- "importance": an integer from 0 to 100',
-    ]  # fmt: skip
-    return [
-        {"role": "system", "content": persona_text(name, persona, disguise)},
-        {"role": "user", "content": "\n".join(lines)},
-    ]
+    name: str, persona: PersonaConfig, memories: Sequence[str], wealth_text: str, config: MindsConfig, disguise: Disguise,
+    context_tokens: int,
+) -> list[Message]:  # fmt: skip
+    """The conversation that asks for a reflection (Generative Agents). If it is too long for the context, the last memories are left out."""
+
+    def text(less: int) -> str:
+        return "\n".join([
+            "Look back at your trading.", wealth_text, "You remember:", *(f"- {text}" for text in memories[: len(memories) - less]),
+            "What is the most important lesson for your next decisions? Answer with one JSON object and nothing else. Its fields:",
+            f'- "insight": the lesson, at most {INSIGHT_LENGTH_MAX} characters',
+            '- "importance": an integer from 0 to 100',
+        ])  # fmt: skip
+
+    system = persona_text(name, persona, disguise)
+    return _fitting(system, text, len(memories), context_tokens - config.answer_tokens)
+
+
+def tokens_at_most(text: str) -> int:
+    """A cautious estimate of the tokens of a text, whatever its script and however many figures it has."""
+    data = text.encode()
+    others = len(data.translate(None, WORDS))
+    return others + math.ceil((len(data) - others) / 3)
+
+
+def _fitting(system: str, text: Callable[[int], str], items: int, room_tokens: int) -> list[Message]:
+    """A conversation with as few of `items` left out as necessary. text: the user's message without a number of items."""
+    room_tokens -= TEMPLATE_TOKENS + tokens_at_most(system)
+    # by bisection: a prompt gets shorter with every item that is left out, and a late start may bring thousands of events
+    fewest = bisect_left(range(items), True, key=lambda less: tokens_at_most(text(less)) <= room_tokens)
+    return [{"role": "system", "content": system}, {"role": "user", "content": text(fewest)}]
