@@ -50,7 +50,11 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         yield from _json_rows(path, text)
         return
     try:
-        for row, values in enumerate(csv.DictReader(io.StringIO(text, newline=""), strict=True), 1):
+        rows = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+        names = list(rows.fieldnames or [])
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ConfigError(f"{path}: expected each column once, got two of {', '.join(twice)[:80]}; leave one out")
+        for row, values in enumerate(rows, 1):
             if None in values or None in values.values():
                 raise ConfigError(
                     f"{path}, row {row}: expected as many cells as the header has; quote cells with commas"
@@ -90,8 +94,10 @@ def _time_ns(values: dict[str, Any]) -> int:
     if "time_ns" not in values:
         return AT_ONCE
     time_ns = _integer(values["time_ns"])
-    if time_ns is None or time_ns < 0:
-        raise ConfigError(f"time_ns: expected nanoseconds after midnight, got {str(values['time_ns'])[:80]!r}")
+    if time_ns is None or not 0 <= time_ns < (DAY_MAX + 1) * DAY_NS:
+        raise ConfigError(
+            f"time_ns: expected nanoseconds after midnight of the first day, up to day {DAY_MAX}, got {str(values['time_ns'])[:80]!r}"
+        )
     return time_ns
 
 

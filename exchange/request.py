@@ -10,7 +10,7 @@ from typing import Any
 import zmq
 
 from serl.exchange.config import local_operator_token, socket_endpoints
-from serl.exchange.errors import ExchangeUnreachable, RequestRejected
+from serl.exchange.errors import ConfigError, ExchangeUnreachable, RequestRejected
 from serl.exchange.keys import read_keys
 from serl.exchange.wire import Kind, pack, unpack, with_token
 
@@ -21,7 +21,8 @@ LAST_REPLY_MS = 100
 """How long a reply that was sent before the connection closed may take to be read."""
 
 Request = Callable[..., list[Any]]
-"""`request(kind, *arguments)` returns the whole reply. Raises ExchangeUnreachable without a reply, RequestRejected if the exchange rejects the request."""
+"""`request(kind, *arguments)` returns the whole reply. Raises ExchangeUnreachable without a reply, RequestRejected if the exchange rejects the request,
+ConfigError for arguments that no message can have."""
 
 
 @contextmanager
@@ -61,7 +62,7 @@ def request_socket(endpoint: str, socket: str, curve: Path | None = None, token:
             arguments = (arguments[0] or token, *arguments[1:])
         else:
             arguments = tuple(with_token(arguments, token))
-        data = pack(kind, number, *arguments)
+        data = _packed(kind, number, *arguments)
         while monitor.poll(0):  # of earlier connections
             monitor.recv_multipart()
         try:
@@ -101,3 +102,13 @@ def request_socket(endpoint: str, socket: str, curve: Path | None = None, token:
         yield request
     finally:
         context.destroy(0)
+
+
+def _packed(*message: Any) -> bytes:
+    """The bytes of a message. Raises ConfigError for values that no message can have."""
+    try:
+        return pack(*message)
+    except (OverflowError, UnicodeEncodeError) as error:
+        raise ConfigError(
+            f"expected text in UTF-8 and integers of at most 64 bits, got others ({error}); correct them"
+        ) from None

@@ -7,8 +7,8 @@ from click.testing import CliRunner
 
 from serl.exchange.cli import exchange
 from serl.exchange.cli_request import symbol_number
-from serl.exchange.errors import RequestRejected
-from tests.server_fixture import start_exchange
+from serl.exchange.errors import ConfigError, RequestRejected
+from tests.server_fixture import free_endpoint, start_exchange
 
 
 def test_an_operation_without_a_token_asks_for_an_operators() -> None:
@@ -34,3 +34,16 @@ def test_a_symbol_whose_name_is_a_number_is_found_by_its_name() -> None:
         return [0, 0, 0, 0, 0, ["", [[0, "000001"], [1, "600519"], [2, "AMZN"]]]]
 
     assert [symbol_number(info, symbol) for symbol in ("000001", "600519", "AMZN", "2")] == [0, 1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["news", "--kind", "value", "--symbol", "A", "--value", str(10**30)],
+        ["news", "a byte that is not UTF-8: \udcff"],
+    ],
+)
+def test_arguments_that_no_message_can_have_are_one_line(words: list[str]) -> None:
+    """Noticed before anything is sent."""
+    done = CliRunner().invoke(exchange, [*words, "--connect", free_endpoint()])
+    assert isinstance(done.exception, ConfigError) and "expected text in UTF-8" in str(done.exception), done
