@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -54,7 +55,8 @@ def _owned(portfolio: Portfolio) -> dict[str, object]:
 
 
 class DecisionFile:
-    """A JSONL file of what the minds do, written as it happens. The first row replaces the files of an earlier run."""
+    """A JSONL file of what the minds do, written as it happens. The first row replaces the files of an earlier run. Only one run at a time writes to it:
+    UnwritableFileError for a second one."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / DECISIONS
@@ -64,6 +66,13 @@ class DecisionFile:
         except OSError as error:
             raise UnwritableFileError(
                 f"{self._path}: cannot be written ({error.strerror}); give another --output"
+            ) from None
+        try:
+            flock(self._file, LOCK_EX | LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
+            raise UnwritableFileError(
+                f"{self._path}: another run is writing to it; wait for its end, or give another --output"
             ) from None
         self._has_lines = False
 

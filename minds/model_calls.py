@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from serl.minds.config import BudgetConfig
 from serl.minds.prompts import tokens_at_most
 from serl.researcher.llm.answers import Answer
 from serl.researcher.llm.client import Client
-from serl.researcher.llm.errors import BudgetSpentError
+from serl.researcher.llm.errors import BudgetSpentError, LlmError
 from serl.researcher.llm.record import key_of
 from serl.researcher.llm.requests import Message, Sampling, request_of
 from serl.researcher.llm.usage import estimate_prompt_tokens
@@ -70,7 +71,7 @@ class ModelCalls:
     def __init__(
         self, client: Client, budget: BudgetConfig, *, temperature: float, answer_tokens: int, parallel: int
     ) -> None:  # fmt: skip
-        self._client, self._temperature, self._answer_tokens = client, temperature, answer_tokens
+        self._client, self._temperature, self._answer_tokens, self._budget = client, temperature, answer_tokens, budget
         self.ledger = Ledger("all minds", budget)
         self._places = asyncio.Semaphore(parallel)
         self._asked: dict[str, asyncio.Future[_Line]] = {}
@@ -92,8 +93,7 @@ class ModelCalls:
         sampling = Sampling(self._temperature, 1.0, seed, self._answer_tokens, False)
         request = request_of(self._client.endpoint, messages, sampling, schema, None)
         key = key_of(request, seed)
-        of_texts = sum(tokens_at_most(message["content"]) for message in messages)
-        tokens = max(estimate_prompt_tokens(request), of_texts) + self._answer_tokens
+        tokens = self._tokens(key, request)
         while True:
             if (asked := self._asked.get(key)) is not None:
                 own.shared += 1
@@ -103,8 +103,9 @@ class ModelCalls:
             try:
                 self.ledger.require(tokens)
                 break
-            except BudgetSpentError:
+            except BudgetSpentError as error:
                 if not self.ledger.is_pending:
+                    self._record_unsent(key, request, str(error))
                     raise
                 await self._settled.wait()  # a call in progress may take less than it reserved
         for ledger in (own, self.ledger):
@@ -126,6 +127,25 @@ class ModelCalls:
             self._settled = asyncio.Event()
         asked.set_result(line)
         return line.answer
+
+    def _tokens(self, key: str, request: dict[str, Any]) -> int:
+        """The most tokens that a call may take; of one in the record, those that it took, so that all of them fit again in any order.
+
+        Raises BudgetSpentError for a request that an earlier run did not send because the same common budget was spent: who asks first gets the last
+        calls, and in a repeated run it must be the same minds.
+        """
+        record = self._client.record
+        if (error := record.unsent(key, self._budget.model_dump())) is not None:
+            raise BudgetSpentError(error)
+        of_texts = sum(tokens_at_most(message["content"]) for message in request["messages"])
+        tokens = max(estimate_prompt_tokens(request), of_texts) + self._answer_tokens
+        known = record.find(key)
+        return tokens if known is None else min(tokens, known["prompt_tokens"] + known["completion_tokens"])
+
+    def _record_unsent(self, key: str, request: dict[str, Any], error: str) -> None:
+        line = {"key": key, "time_ns": time.time_ns(), "request": request, "attempts": [], "error": error}
+        with suppress(LlmError):  # without room on the disk
+            self._client.record.add(line | {"budget": self._budget.model_dump()})
 
     async def _complete(self, key: str, messages: list[Message], schema: dict[str, Any], seed: int) -> _Line:
         async with self._places:

@@ -1,8 +1,8 @@
 """The record of calls: one JSON object per line. It is also the cache from which a run is replayed.
 
 A line holds `key` (SHA-256 of the request with its seed), `time_ns`, `request`, `attempts` (failures before the answer) and either `answer` with
-`prompt_tokens`, `completion_tokens`, `estimated` (true if the endpoint reported no counts), `cost_usd`, `wall_s`, or `error`. A line that a
-kill cut off is dropped when the file is opened.
+`prompt_tokens`, `completion_tokens`, `estimated` (true if the endpoint reported no counts), `cost_usd`, `wall_s`, or `error`. A request that was
+not sent because a `budget` was spent may have a line too. A line that a kill cut off is dropped when the file is opened.
 """
 
 import contextlib
@@ -59,6 +59,8 @@ class Record:
         self._lock = threading.Lock()
         #: what `find` returns, by key: as JSON, which takes a fraction of the memory of its objects
         self._answers: dict[str, str] = {}
+        #: (the spent budget, the error) of requests that were not sent, by key
+        self._unsent: dict[str, tuple[dict[str, Any], str]] = {}
         self.tokens = 0
         self.usd = 0.0
         #: (tokens, USD) that each call in progress may take at most
@@ -80,6 +82,13 @@ class Record:
         """Answer, tokens and cost of an answered request, or None."""
         found = self._answers.get(key)
         return None if found is None else json.loads(found)
+
+    def unsent(self, key: str, budget: dict[str, Any]) -> str | None:
+        """The error of a request that was not sent because this budget was spent, or None."""
+        if key in self._answers or key not in self._unsent:
+            return None
+        spent, error = self._unsent[key]
+        return error if spent == budget else None
 
     @contextmanager
     def reserved(self, tokens: int, usd: float, require: Callable[[int, float], None]) -> Iterator[None]:
@@ -144,3 +153,5 @@ class Record:
             self._answers[key] = json.dumps({name: line[name] for name in FOUND})
             self.tokens += line["prompt_tokens"] + line["completion_tokens"]
             self.usd += line["cost_usd"]
+        elif "budget" in line:
+            self._unsent[key] = line["budget"], line["error"]
