@@ -27,6 +27,7 @@ from serl.minds.random_decision import random_decision
 from serl.minds.run_state import MindCounts, RunState
 from serl.researcher.llm.answers import Answer
 from serl.researcher.llm.errors import BudgetSpentError, LlmError
+from serl.researcher.llm.requests import Message
 
 EVENT_MEMORY: dict[EventKind, tuple[Layer, float]] = {
     "news": ("short", 50.0), "macro": ("short", 60.0), "loan_rate": ("short", 60.0), "fundamental": ("long", 70.0),
@@ -87,28 +88,35 @@ class Mind:
             self.loan.rate_per_year if config.loans else None,
         )  # fmt: skip
         self._refusals = []
+        messages, shown = self._messages(seen)
         try:
-            answer = await self._answer(seen)
+            answer = await self._answer(messages, seen)
         except BudgetSpentError as error:
             await self._end(str(error))
             return
         except LlmError as error:
             answer = error
         counts.decisions += 1
-        await self._act(answer, seen, now_ns)
+        await self._act(answer, shown, now_ns)
         self._remember(seen, outcomes, number)
         await self._reflect(portfolio, now_ns)
 
-    async def _answer(self, seen: Observation) -> Answer:
+    def _messages(self, seen: Observation) -> tuple[list[Message], Observation]:
+        """(the request for a decision, what of the observation is in it); a random mind needs none."""
+        if self.persona.decides == "random":
+            return [], seen
+        shared = self._shared
+        return decision_messages(
+            self._prompt_name, self.persona, seen, shared.config, shared.disguise, shared.calls.context_tokens
+        )
+
+    async def _answer(self, messages: list[Message], seen: Observation) -> Answer:
         """The model's answer, or one drawn at random. Raises LlmError."""
         shared, is_random = self._shared, self.persona.decides == "random"
         exact = exact_schema(seen, shared.config, shared.disguise) if is_random or shared.calls.has_grammars else None
         if is_random:
             assert exact is not None
             return random_decision(exact, self._random)
-        messages = decision_messages(
-            self._prompt_name, self.persona, seen, shared.config, shared.disguise, shared.calls.context_tokens
-        )
         return await shared.calls.ask(self.ledger, messages, exact or self._schema, self._seed)
 
     async def look(self, now_ns: int) -> tuple[dict[str, SymbolView], Portfolio]:

@@ -3,7 +3,7 @@
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from serl.clients.session import Order
 from serl.exchange.records import Side
@@ -78,27 +78,24 @@ def loan_actions(config: MindsConfig) -> str:
     return ', or "borrow" or "repay" money' if config.loans else ""
 
 
-def market_text(seen: Observation, config: MindsConfig, disguise: Disguise, *, less: int = 0) -> str:
-    """The part of the prompt that is the same for all minds that decide at this time. less: number of items to leave out, first the oldest posts, then
-    the oldest events."""
-    posts, less = seen.posts[min(less, len(seen.posts)) :], max(0, less - len(seen.posts))
+def market_text(seen: Observation, config: MindsConfig, disguise: Disguise) -> str:
+    """The part of the prompt that is the same for all minds that decide at this time."""
     lines = [f"Time: {disguise.time(seen.time_ns)}"]
     lines += [line for symbol, view in seen.views.items() for line in _market_lines(symbol, view, config, disguise)]
-    lines += ["New events:", *_or_none(event_text(event, disguise) for event in seen.events[less:])]
-    if posts:
-        lines += ["Posts of other traders:", *(f"- {post.author}: {post.text}" for post in posts)]
+    lines += ["New events:", *_or_none(event_text(event, disguise) for event in seen.events)]
+    if seen.posts:
+        lines += ["Posts of other traders:", *(f"- {post.author}: {post.text}" for post in seen.posts)]
     return "\n".join(lines)
 
 
-def own_text(seen: Observation, disguise: Disguise, *, less: int = 0) -> str:
-    """The part of the prompt that only this mind gets. less: number of memories to leave out, from the end of the list."""
-    memories = seen.memories[: max(0, len(seen.memories) - less)]
+def own_text(seen: Observation, disguise: Disguise) -> str:
+    """The part of the prompt that only this mind gets."""
     lines = [*_portfolio_lines(seen, disguise), "Your open orders:"]
     lines += _or_none(_order_text(order, seen, disguise) for order in seen.open_orders)
     if seen.outcomes:
         lines += ["Since your last decision:", *(f"- {text}" for text in seen.outcomes)]
-    if memories:
-        lines += ["You remember:", *(f"- {item.text}" for item in memories)]
+    if seen.memories:
+        lines += ["You remember:", *(f"- {item.text}" for item in seen.memories)]
     return "\n".join([*lines, "What do you do? Answer in JSON."])
 
 
@@ -171,20 +168,27 @@ def event_text(event: MarketEvent, disguise: Disguise) -> str:
 
 def decision_messages(
     name: str, persona: PersonaConfig, seen: Observation, config: MindsConfig, disguise: Disguise, context_tokens: int
-) -> list[Message]:
-    """The conversation that asks for a decision. If it is too long for the context, the oldest posts, then memories, then the oldest events are
-    left out."""
+) -> tuple[list[Message], Observation]:
+    """(the conversation that asks for a decision, what of the observation is in it). If it is too long for the context, the oldest posts, then
+    memories, then the oldest events are left out."""
     # the part that is the same for all minds comes first: a model's server evaluates a common prefix only once
     system, persona_words = rules_text(config, disguise), persona_text(name, persona, disguise)
-    posts, memories, events = len(seen.posts), len(seen.memories), len(seen.events)
 
     def text(less: int) -> str:
-        """The prompt without this many items: posts are left out first, then memories, then events."""
-        of_own = min(max(0, less - posts), memories)
-        told = market_text(seen, config, disguise, less=less - of_own)
-        return f"{told}\n{persona_words}\n{own_text(seen, disguise, less=of_own)}"
+        shown = _without(seen, less)
+        return f"{market_text(shown, config, disguise)}\n{persona_words}\n{own_text(shown, disguise)}"
 
-    return _fitting(system, text, posts + memories + events, context_tokens - config.answer_tokens)
+    items = len(seen.posts) + len(seen.memories) + len(seen.events)
+    messages, less = _fitting(system, text, items, context_tokens - config.answer_tokens)
+    return messages, _without(seen, less)
+
+
+def _without(seen: Observation, less: int) -> Observation:
+    """An observation without this many items: first the oldest posts, then memories from the end of the list, then the oldest events."""
+    posts = min(less, len(seen.posts))
+    memories = min(less - posts, len(seen.memories))
+    kept = seen.memories[: len(seen.memories) - memories]
+    return replace(seen, posts=seen.posts[posts:], memories=kept, events=seen.events[less - posts - memories :])
 
 
 def reflection_messages(
@@ -202,7 +206,7 @@ def reflection_messages(
         ])  # fmt: skip
 
     system = persona_text(name, persona, disguise)
-    return _fitting(system, text, len(memories), context_tokens - config.answer_tokens)
+    return _fitting(system, text, len(memories), context_tokens - config.answer_tokens)[0]
 
 
 def tokens_at_most(text: str) -> int:
@@ -212,9 +216,9 @@ def tokens_at_most(text: str) -> int:
     return others + math.ceil((len(data) - others) / 3)
 
 
-def _fitting(system: str, text: Callable[[int], str], items: int, room_tokens: int) -> list[Message]:
-    """A conversation with as few of `items` left out as necessary. text: the user's message without a number of items."""
+def _fitting(system: str, text: Callable[[int], str], items: int, room_tokens: int) -> tuple[list[Message], int]:
+    """(a conversation, how many of `items` are left out of it: no more than necessary). text: the user's message without a number of items."""
     room_tokens -= TEMPLATE_TOKENS + tokens_at_most(system)
     # by bisection: a prompt gets shorter with every item that is left out, and a late start may bring thousands of events
     fewest = bisect_left(range(items), True, key=lambda less: tokens_at_most(text(less)) <= room_tokens)
-    return [{"role": "system", "content": system}, {"role": "user", "content": text(fewest)}]
+    return [{"role": "system", "content": system}, {"role": "user", "content": text(fewest)}], fewest

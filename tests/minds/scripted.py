@@ -68,9 +68,10 @@ async def run(
     model: Fake | str,
     folder: Path = Path(),
     record: Path | None = None,
+    context_tokens: int = 16_384,
     **options: Any,
 ) -> dict[str, Any]:
     """Runs minds on a served exchange. model: the scripted endpoint, or a URL."""
     url = model if isinstance(model, str) else model.url
-    endpoint = Endpoint(base_url=url, model="fake", attempts_max=2, backoff_s=0.01)
+    endpoint = Endpoint(base_url=url, model="fake", attempts_max=2, backoff_s=0.01, context_tokens=context_tokens)
     return await run_minds(config, folder, Client(endpoint, record=record), RunOptions(exchange, **options))

@@ -35,6 +35,6 @@ def test_a_prompt_of_a_whole_day_of_events_is_made_at_once(monkeypatch: pytest.M
     config, names = settings(), Disguise(["AMZN"], {}, 0, active=True)
     events = [MarketEvent(number, "news", f"story {number} " + "x" * 1000) for number in range(1000)]
     seen = Observation(0, {"AMZN": view()}, OWNED, [], events=events)
-    _, user = decision_messages("one", config.personas[0], seen, config, names, 3000)
+    (_, user), _ = decision_messages("one", config.personas[0], seen, config, names, 3000)
     assert "story 999" in user["content"] and "story 980 " not in user["content"]
     assert written < 20 * len(events)

@@ -37,12 +37,13 @@ def test_figures_and_other_scripts_take_more_tokens(text: str, tokens: int) -> N
 
 
 def test_prompts_with_figures_fit_the_context() -> None:
-    """Of `tiny`, figures have a token for each digit; the oldest events are left out."""
+    """Of `tiny`, figures have a token for each digit; the oldest events are left out, also of what the mind is said to have seen."""
     config = settings()
     events = [MarketEvent(number, "news", f"story {number} " + "7" * 1000) for number in range(20)]
     seen = Observation(0, {"AMZN": view()}, OWNED, [], events=events)
-    _, user = decision_messages("one", config.personas[0], seen, config, NAMES, 3000)
+    (_, user), shown = decision_messages("one", config.personas[0], seen, config, NAMES, 3000)
     assert user["content"].count("7" * 1000) == 2 and "story 19 " in user["content"]
+    assert shown.events == events[-2:] and shown.portfolio is seen.portfolio
 
 
 def test_requests_for_a_lesson_fit_the_context() -> None:
@@ -72,6 +73,20 @@ def test_a_lesson_without_an_answer_is_counted_and_reported(lockstep: Served, tm
     assert len(said) == 1 and "too long" in said[0]
 
 
+def test_a_row_has_what_was_in_the_prompt(lockstep: Served, tmp_path: Path) -> None:
+    """And not what was left out of it; that comes back as a memory once there is room."""
+    lines = [{"kind": "news", "text": f"{number} " + "7" * 900, "after_s": 0} for number in range(3)]
+    (tmp_path / "events.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    rows: list[dict[str, Any]] = []
+    config = settings(hours="11:30-11:32", events="events.jsonl")
+    with fake_endpoint(scripted(lambda request: NOTHING)) as fake:
+        asyncio.run(run(config, lockstep.endpoint, fake, tmp_path, log=rows.append, context_tokens=2700))
+    first, second = [row for row in rows if row["row"] == "decision"]
+    texts = [text for text in (line["text"] for line in lines) if text in prompt_of(fake.requests[0])]
+    assert 0 < len(texts) < 3 and [event["text"] for event in first["events"]] == texts
+    assert 0 < len(second["memories"]) < 3 and all(text in prompt_of(fake.requests[1]) for text in second["memories"])
+
+
 def test_an_event_without_importance_is_not_remembered(lockstep: Served, tmp_path: Path) -> None:
     """Importance 0 is the event's own, not none."""
     lines = [
@@ -83,7 +98,7 @@ def test_an_event_without_importance_is_not_remembered(lockstep: Served, tmp_pat
     def answer(request: dict[str, Any]) -> Answer:
         return NOTHING
 
-    config = settings(hours="11:30-11:32", events="events.jsonl")
+    config = settings(hours="12:30-12:32", events="events.jsonl")
     with fake_endpoint(scripted(answer)) as fake:
         asyncio.run(run(config, lockstep.endpoint, fake, tmp_path, log=rows.append))
     first, second = [row for row in rows if row["row"] == "decision"]

@@ -283,7 +283,7 @@ def test_many_events_do_not_overflow_the_context() -> None:
     config, names = settings(), Disguise(["AMZN"], {}, 0, active=True)
     events = [MarketEvent(number, "news", f"story {number} " + "x" * 1000) for number in range(20)]
     seen = Observation(0, {"AMZN": view()}, OWNED, [], events=events)
-    system, user = decision_messages("one", config.personas[0], seen, config, names, 3000)
+    (system, user), _ = decision_messages("one", config.personas[0], seen, config, names, 3000)
     assert len((system["content"] + user["content"]).encode()) <= 3000 * 3
     assert "story 19" in user["content"] and "story 0 " not in user["content"]
 
