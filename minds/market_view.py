@@ -37,9 +37,15 @@ class Tape:
         self._trades: deque[Trade] = deque(maxlen=TRADES_KEPT)
 
     def add(self, trades: Iterable[Trade]) -> None:
-        """Adds trades, oldest first; known ones are skipped."""
+        """Adds trades, oldest first; known ones are skipped. Lower numbers at a later time are those of an exchange that was restarted without its
+        journal, which numbers from 1 again: the trades before are then forgotten."""
+        new = [trade for trade in trades if trade.off_book in IN_BOOK]
+        if new and self._trades and new[-1].match_id <= self._trades[-1].match_id:
+            if new[-1].time_ns <= self._trades[-1].time_ns:
+                return  # known, also by the reply to a mind that asked later
+            self._trades.clear()
         last = self._trades[-1].match_id if self._trades else -1
-        self._trades.extend(trade for trade in trades if trade.match_id > last and trade.off_book in IN_BOOK)
+        self._trades.extend(trade for trade in new if trade.match_id > last)
 
     @property
     def last_ticks(self) -> int | None:
