@@ -46,7 +46,7 @@ def test_the_page_on_news_prints_what_is_published(folder: Path, capsys: pytest.
         "".join(line + "\n" for line in page.splitlines() if line[:2] in ("ti", "09", "10"))
     )
     messages = [message._replace(time_ns=AT_ONCE) for message in read_news_file(folder / "news.csv")]
-    assert [message.value for message in messages] == [4.25, 0.12, 10_150]
+    assert [message.value for message in messages] == [0.0425, 0.12, 10_150]
     with start_exchange(symbols="DEMO") as served:
         with NewsSender(served.endpoint, messages, "news", "", None) as sender:
             assert len(list(sender.send())) == 3
