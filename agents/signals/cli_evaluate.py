@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from hashlib import sha256
 from pathlib import Path
 
 import click
@@ -16,7 +15,7 @@ from serl.agents.signals.errors import SignalError
 from serl.agents.signals.evaluation import SCORES, evaluate
 from serl.agents.signals.forecaster import Forecaster
 from serl.agents.signals.forecaster_file import read_forecaster
-from serl.agents.signals.grid import Grid, build_grid, check_sizes
+from serl.agents.signals.grid import Grid, build_grid, check_different, check_sizes
 from serl.agents.signals.report import hours_text, note, score_tables, share_sentence, to_json, write_report
 from serl.agents.signals.samples import cut_samples, join
 from serl.history.day import Day
@@ -37,10 +36,7 @@ def score_days(
         parts, origins, seen, first = [], [], set[bytes](), None
         for number, path in enumerate(days):
             day = load_day(path)
-            content = sha256(day.commands.tobytes()).digest()
-            if content in seen:  # its blocks would count twice, and intervals would be too narrow
-                raise SignalError(f"{path.name}: expected different days, got one for the second time; leave it out")
-            seen.add(content)
+            check_different(day, seen, path.name)
             grid = build_grid(day, forecaster.symbol)
             first = first or grid
             check_sizes(first, grid, path.name)

@@ -12,7 +12,7 @@ from serl.agents.signals import attention_training
 from serl.agents.signals.errors import SignalError
 from serl.agents.signals.evaluation import evaluate
 from serl.agents.signals.forecaster import MODELS, Forecaster, check_horizons
-from serl.agents.signals.grid import build_grid, check_sizes
+from serl.agents.signals.grid import build_grid, check_different, check_sizes
 from serl.agents.signals.network import EPOCHS_MAX
 from serl.agents.signals.report import hours_text
 from serl.agents.signals.samples import Samples, cut_samples, join
@@ -28,9 +28,10 @@ def train_days(
     require_other_file(output, *days)
     with Progress(console=Console(stderr=True), transient=True) as progress:
         reading = progress.add_task("days", total=len(days))
-        parts, origins, dates, first = [], [], [], None
+        parts, origins, dates, seen, first = [], [], [], set[bytes](), None
         for number, path in enumerate(days):
             day = load_day(path)
+            check_different(day, seen, path.name)
             grid = build_grid(day, symbol)
             symbol, first = grid.symbol, first or grid
             check_sizes(first, grid, path.name)

@@ -1,6 +1,7 @@
 """The book and the trades of a day every 100 ms, from replays of the day."""
 
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import NamedTuple
 
 import numpy as np
@@ -82,6 +83,15 @@ def build_grid(day: Day, symbol: str | None = None) -> Grid:
         reference, times, np.ascontiguousarray(rows.ticks.transpose(2, 0, 1)),
         np.ascontiguousarray(rows.lots.transpose(2, 0, 1)), buys, sells, flow,
     )  # fmt: skip
+
+
+def check_different(day: Day, seen: set[bytes], name: str) -> None:
+    """Adds the content of a day to those seen. Raises SignalError, which names the day, if it is one of them: its samples would count twice, and
+    intervals would be too narrow."""
+    content = sha256(day.commands.tobytes()).digest()
+    if content in seen:
+        raise SignalError(f"{name}: expected different days, got one for the second time; leave it out")
+    seen.add(content)
 
 
 def check_sizes(first: Grid, other: Grid, name: str) -> None:

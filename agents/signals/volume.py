@@ -25,12 +25,13 @@ class VolumeModel:
     """[H, F + 1] weights of the log-linear model of the volume divided by its mean, intercepts last."""
 
     def forecasts(self, name: str, standardised: Floats, past: Floats) -> Floats:
-        """[n, H] lots, for standardised features [n, F] and volumes of the last horizon [n, H]."""
+        """[n, H] lots, for standardised features [n, F] and volumes of the last horizon [n, H]. The last volume forecasts the mean where it is NaN."""
         if name == LOG_LINEAR:
             return self.expected(standardised)
         if name == MEAN:
             return np.broadcast_to(self.means, past.shape)
-        return np.maximum(self.lines[:, 0] * past + self.lines[:, 1], VOLUME_MIN * self.means)
+        last = np.maximum(self.lines[:, 0] * past + self.lines[:, 1], VOLUME_MIN * self.means)
+        return np.where(np.isnan(past), self.means, last)
 
     def expected(self, standardised: Floats) -> Floats:
         """[n, H] lots expected by the log-linear model."""
@@ -38,12 +39,14 @@ class VolumeModel:
 
 
 def fit_volume(standardised: Floats, volumes: Floats, past: Floats) -> VolumeModel:
-    """Fits standardised features [n, F] to volumes [n, H], NaN where unknown. past: [n, H] volumes of the last horizon."""
+    """Fits standardised features [n, F] to volumes [n, H], NaN where unknown. past: [n, H] volumes of the last horizon, NaN early in a day."""
     means, lines, weights = [], [], []
     for later, before in zip(volumes.T, past.T, strict=True):
         known = np.isfinite(later)
         mean = max(float(later[known].mean()), 1e-9)
         means.append(mean)
-        lines.append(np.polyfit(before[known], later[known], 1) if np.ptp(before[known]) > 0 else (0.0, mean))
+        both = known & np.isfinite(before)
+        varies = both.any() and np.ptp(before[both]) > 0
+        lines.append(np.polyfit(before[both], later[both], 1) if varies else (0.0, mean))
         weights.append(fit_log_linear(standardised[known], later[known] / mean))
     return VolumeModel(np.array(means), np.array(lines, np.float64), np.stack(weights))

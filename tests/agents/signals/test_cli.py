@@ -139,6 +139,7 @@ def test_the_same_seed_gives_the_same_file(folder: Path, tmp_path: Path) -> None
         (["test", "f", "x.day", "--hours", "10:12-10:20"], SignalError, "expected 4 or more blocks of 300 s to resample, got 2"),
         (["test", "f", "x.day", "--hours", "11:00-12:00"], SignalError, "got none; the day covers 10:00:00-10:30:00"),
         (["test", "f", "x.day", "x.day", "--hours", "10:12-10:30"], SignalError, r"x\.day: expected different days, got one for the second time"),
+        (["train", "x.day", "x.day", "-o", "g", "--hours", "10:00-10:12"], SignalError, r"x\.day: expected different days, got one for the second time"),
         (["test", "f", "other.day"], NoSuchSymbol, "expected one of OTHER, got AMZN"),
         (["test", "x.day", "x.day"], SignalError, "expected a forecaster"),
         (["test", "f", "x.day", "--json", "--markdown"], click.UsageError, "expected --json or --markdown, got both"),

@@ -17,6 +17,7 @@ from serl.agents.signals.log_linear import deviance, fit_log_linear, log_linear_
 from serl.agents.signals.logistic import RIDGE
 from serl.agents.signals.samples import cut_samples
 from serl.agents.signals.training import train_forecaster
+from serl.agents.signals.volume import LAST_VOLUME, fit_volume
 from serl.exchange.records import CommandKind
 from serl.history.day import SymbolReference
 from tests.agents.realism.sample import BUY, SELL, TEN_NS, change, day_of, new
@@ -97,6 +98,16 @@ def test_volumes_of_the_next_and_the_last_horizon() -> None:
     later, past = later_volumes(grid, 0.3, TEN_NS + 900 * MS), past_volumes(grid, 0.3)
     assert later[row - 1 : row + 2].tolist() == [7, 3, 0] and past[row + 2 : row + 5].tolist() == [7, 3, 0]
     assert np.isnan(later[row + 6 :]).all()
+
+
+def test_the_last_volume_forecasts_the_mean_where_the_day_has_not_lasted_a_horizon() -> None:
+    """The training ended with a traceback, after all of it, if its hours began earlier than the longest horizon after the start of the day."""
+    past, later = np.array([[np.nan], [1.0], [2.0], [3.0]]), np.array([[5.0], [3.0], [5.0], [7.0]])
+    model = fit_volume(np.zeros((4, 1)), later, past)
+    assert model.lines[0] == pytest.approx([2, 1]) and model.means.tolist() == [5]
+    assert model.forecasts(LAST_VOLUME, np.zeros((4, 1)), past)[:, 0] == pytest.approx([5, 3, 5, 7])
+    early = fit_volume(np.zeros((4, 1)), later, np.full((4, 1), np.nan))
+    assert early.forecasts(LAST_VOLUME, np.zeros((4, 1)), past)[:, 0] == pytest.approx([5, 5, 5, 5])
 
 
 def test_the_log_linear_regression_minimises_its_objective_and_finds_known_weights() -> None:
