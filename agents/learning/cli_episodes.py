@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from serl.agents.learning.cli_evaluate import parse_contender
+from serl.agents.learning.cli_evaluate import check_policies, parse_contenders
 from serl.agents.learning.cli_market import (
     ANSWERS,
     CONFIG,
@@ -18,7 +18,6 @@ from serl.agents.learning.cli_market import (
     MARKET,
     POPULATION_OPTION,
     SEED,
-    check_distinct,
     check_used,
     market_settings,
 )
@@ -74,7 +73,7 @@ def export(
     from serl.agents.execution.policies.choose import packages_of
     from serl.extras import require
 
-    check_distinct("--policy", policies)
+    check_policies("--policy", policies)
     trained = {name for policy in policies for name in packages_of(policy)}
     require(
         "Minari datasets", "minari", "pyarrow", *sorted(trained | ({"torch"} if config else set())), extra="offline"
@@ -92,7 +91,7 @@ def export(
     market = with_overrides(market_settings(config), overrides)
     check_used((market.kind,), data, population)
     scenario = recorded_scenario(market)
-    contenders = [parse_contender(text, scenario, volume_curve) for text in policies]
+    contenders = parse_contenders(policies, scenario, volume_curve)
     scales = scenario.fit_scales()
     recordings = _record(scenario, scales, contenders, orders, seed)
     files: list[Any] = [one.policy for one in contenders if one.policy.interface is not None]

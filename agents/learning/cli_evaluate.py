@@ -1,5 +1,6 @@
 """`serl evaluate`: compares policies on the same held-out orders, in one table."""
 
+import dataclasses
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from serl.agents.learning.evaluation import Contender, Evaluation
     from serl.agents.learning.market_config import MarketConfig
 
+POLICY_FILE = "policy.safetensors"
+"""A copy of `training.POLICY`, which needs PyTorch."""
 RULE = "patience"
 FITTED = (RULE, "ac")
 """Rules that are fitted on the training part."""
@@ -75,8 +78,9 @@ def evaluate(
     from serl.agents.execution.policies.choose import packages_of
     from serl.extras import require_reports
 
-    for name, given in (("POLICIES", policies), ("--kind", kinds), ("--answers", answers)):
+    for name, given in (("--kind", kinds), ("--answers", answers)):
         check_distinct(name, given)
+    check_policies("POLICIES", policies)
     trained = {name for policy in policies for name in packages_of(policy)}
     require_reports(*sorted(trained | ({"torch"} if config else set())))
     from rich.console import Console
@@ -115,7 +119,7 @@ def _evaluate_market(
     from serl.agents.learning.environments import Scenario
 
     scenario = Scenario(market)
-    contenders = [parse_contender(text, scenario, curve) for text in policies if text != RULE]
+    contenders = parse_contenders([text for text in policies if text != RULE], scenario, curve)
     rule = parse_contender(RULE, scenario, curve)
     return _evaluate_with_progress(scenario, contenders, episodes, seed, rule, on), provenance(
         scenario, [rule, *contenders]
@@ -127,6 +131,26 @@ def fit_rule(name: str, scenario: "Scenario") -> "Policy":
     from serl.agents.learning.fitted_rules import fit_almgren_chriss, fit_patience, training_score
 
     return fit_patience(training_score(scenario)) if name == RULE else fit_almgren_chriss(scenario)
+
+
+def _policy_file(text: str) -> Path:
+    """The file of a trained policy, given this file or the folder of its run."""
+    return Path(text) / POLICY_FILE if Path(text).is_dir() else Path(text)
+
+
+def check_policies(name: str, texts: Sequence[str]) -> None:
+    """Raises ConfigError for a policy that is given twice, also as the folder of its run and as the file in it."""
+    check_distinct(name, [str(_policy_file(text).resolve()) if Path(text).exists() else text for text in texts])
+
+
+def parse_contenders(texts: Sequence[str], scenario: "Scenario", curve: Path | None) -> "list[Contender]":
+    """See `parse_contender`. Policies of one name, such as those of two runs in folders of one name, are named by their texts."""
+    found = [parse_contender(text, scenario, curve) for text in texts]
+    names = [one.name for one in found]
+    return [
+        dataclasses.replace(one, name=text) if names.count(one.name) > 1 else one
+        for one, text in zip(found, texts, strict=True)
+    ]
 
 
 def parse_contender(text: str, scenario: "Scenario", curve: Path | None) -> "Contender":
@@ -151,21 +175,12 @@ def parse_contender(text: str, scenario: "Scenario", curve: Path | None) -> "Con
     elif volumes:
         policy = Vwap(volumes)
     else:
-        policy = make_policy(name if name in NAMES else str(_policy_file(Path(name))), curve=curve)
+        policy = make_policy(name if name in NAMES else str(_policy_file(name)), curve=curve)
         if isinstance(policy, Vwap) and isinstance(scenario.source, Books):
             policy.curve.require_unseen(scenario.source.days)
     used = mode or policy.modes[0]
     require_mode(policy, used)  # fail before the first order is worked
     return Contender(text if name in NAMES else policy.name, policy, used)
-
-
-def _policy_file(path: Path) -> Path:
-    """The file of a trained policy, given this file or the folder of its run."""
-    if not path.is_dir():
-        return path
-    from serl.agents.learning.training import POLICY
-
-    return path / POLICY
 
 
 def _evaluate_with_progress(
@@ -187,8 +202,8 @@ def provenance(scenario: "Scenario", contenders: "Sequence[Contender]") -> str:
     """Describes the origin of the orders and the trained policies."""
     config, source = scenario.config, scenario.source.describe()
     where = f"part {config.part}" if config.hours is None else f"hours {config.hours}"
-    files: list[Any] = [one.policy for one in contenders if one.policy.interface is not None]
-    trained = [one for one in files if "seed" in one.metadata]  # the policy of a rule was not trained
+    files: list[tuple[str, Any]] = [(one.name, one.policy) for one in contenders if one.policy.interface is not None]
+    trained = [(name, one) for name, one in files if "seed" in one.metadata]  # the policy of a rule was not trained
     return " ".join(
         [
             f"{scenario.market_name}{_bar_costs(scenario)}, {source['data']} (fingerprint {source.get('fingerprint', '-')}), {where},",
@@ -200,8 +215,8 @@ def provenance(scenario: "Scenario", contenders: "Sequence[Contender]") -> str:
                 if one.policy.interface is None and one.policy.name in FITTED
             ),
             *(
-                f"{one.name}: {one.metadata['steps']:,} steps, seed {one.metadata['seed']}{trained_with(one.metadata)}."
-                for one in trained
+                f"{name}: {one.metadata['steps']:,} steps, seed {one.metadata['seed']}{trained_with(one.metadata)}."
+                for name, one in trained
             ),
         ]
     )

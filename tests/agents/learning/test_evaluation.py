@@ -23,7 +23,7 @@ from serl.agents.execution.policies.reactive import Aggressive, Passive, Patienc
 from serl.agents.execution.policies.schedules import Twap
 from serl.agents.execution.policies.volume import CurveError, VolumeCurve
 from serl.agents.learning import evaluation
-from serl.agents.learning.cli_evaluate import parse_contender
+from serl.agents.learning.cli_evaluate import check_policies, parse_contender, parse_contenders, provenance
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.evaluation import (
     MEASURES,
@@ -41,6 +41,7 @@ from serl.agents.learning.networks import ActorCritic
 from serl.agents.learning.policy import Policy
 from serl.agents.learning.sources import Source, shares_time
 from serl.agents.learning.table import Section, comma_separated, markdown, write_tables
+from serl.agents.learning.training import POLICY
 from serl.agents.realism.distances import CLUSTERS_MIN
 from serl.agents.students_t import expanded
 from serl.exchange.config import time_of_day_ns
@@ -84,6 +85,28 @@ def test_a_policy_that_does_not_exist_is_named(scenario: Scenario) -> None:
             ConfigError, match=f"{name}: does not exist; give one of twap, .* twap:limit, the file .* folder of its run"
         ):
             parse_contender(name, scenario, None)
+
+
+def test_policies_of_one_name_are_named_as_they_were_given(
+    scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables and datasets had several rows of one name, such as those of runs/a/seed1 and runs/b/seed1."""
+    monkeypatch.chdir(tmp_path)
+    interface = Interface.from_env(scenario.env(Scales()))
+    network = ActorCritic(NetworkConfig(), len(interface.names), interface.low, interface.high, 1)
+    for folder in ("a/run", "b/run"):
+        Path(folder).mkdir(parents=True)
+        Policy(network, interface, {"seed": 1, "steps": 7}).save(Path(folder) / POLICY)
+    contenders = parse_contenders(["twap", "a/run", "b/run"], scenario, None)
+    assert [one.name for one in contenders] == ["twap", "a/run", "b/run"]
+    assert [one.name for one in parse_contenders(["twap", "a/run"], scenario, None)] == ["twap", "run"]
+    assert "a/run: 7 steps, seed 1. b/run: 7 steps" in provenance(scenario, contenders)
+    check_policies("POLICIES", ["twap", "a/run", "b/run"])
+    for again in ("a/run/", f"a/run/{POLICY}", "b/../a/run"):
+        with pytest.raises(
+            ConfigError, match=r"POLICIES: expected different ones, got .*a/run/.* twice; leave one out"
+        ):
+            check_policies("POLICIES", ["a/run", "twap", again])
 
 
 def test_every_order_is_played_once_in_its_place(scenario: Scenario) -> None:
