@@ -50,14 +50,14 @@ def check(episodes: Rows, spans_ns: Sequence[tuple[int, int]], most_lots: Sequen
             f"{episodes['steps'].min()} steps, {qty.min()} lots and {episodes['interval_ns'].min()} ns"
         )
     first, last = np.array(spans_ns)[days].T
-    start_ns = episodes["start_ns"]
-    end_ns = ends_ns(episodes)
-    outside = (start_ns < first) | (end_ns > last)
+    start_ns, interval_ns, steps = (episodes[name] for name in ("start_ns", "interval_ns", "steps"))
+    outside = (start_ns < first) | (steps > (last - start_ns) // interval_ns)  # their product may not fit into 64 bits
     if np.any(outside):
         bad = int(np.argmax(outside))
+        end_ns = int(start_ns[bad]) + int(interval_ns[bad]) * int(steps[bad])
         raise ConfigError(
             f"window: expected times within the day, {time_of_day_text(first[bad] + SECOND_NS - 1)} to {time_of_day_text(last[bad])}, got a window "
-            f"from {time_of_day_text(start_ns[bad])} to {time_of_day_text(end_ns[bad])}; choose other hours"
+            f"from {time_of_day_text(start_ns[bad])} to {time_of_day_text(end_ns)}; choose other hours"
         )
     most = np.array(most_lots)[days]
     if np.any(qty > most):

@@ -32,6 +32,12 @@ def test_a_start_within_a_bar_is_refused() -> None:
         market().reset(np.arange(1), episode(start=30, interval=60, steps=1))
 
 
+def test_a_window_that_64_bits_do_not_hold_is_outside_its_day() -> None:
+    """Its end became negative, so it began, and never ended."""
+    with pytest.raises(ConfigError, match="got a window from 00:00:00 to 166666666:40:00; choose other hours"):
+        market().reset(np.arange(1), episode(interval=60, steps=10**10))
+
+
 @pytest.mark.parametrize("interval", [10, 90])
 def test_an_interval_that_ends_within_a_bar_is_refused(interval: int) -> None:
     """The book would show the bar's close before it is known."""
