@@ -1,8 +1,8 @@
 """Early stopping: chooses the stopping time of a training run on validation orders, because PPO on few days keeps improving on those days long
 after it has become worse on others.
 
-At every checkpoint the current policy works the same validation orders. The run keeps the best policy so far and ends after `patience`
-checkpoints in a row that are not better.
+At every checkpoint the current policy works the same validation orders, except while only the critic learns. The run keeps the best
+policy so far and ends after `patience` checkpoints in a row that are not better.
 """
 
 from collections.abc import Callable

@@ -272,9 +272,10 @@ class Training:
         self._save_checkpoint()
 
     def _save_checkpoint(self) -> None:
-        """With early stopping, also scores the policy. This takes a while, so the checkpoint is written before it too."""
+        """With early stopping, also scores the policy. This takes a while, so the checkpoint is written before it too. A policy that does not learn
+        yet is scored only at the start: otherwise it would use up the patience."""
         self._write_checkpoint(self.folder / CHECKPOINT)
-        if self.stopping:
+        if self.stopping and not 0 < self.learner.steps <= self.config.ppo.critic_first_steps:
             self.stopping.at_checkpoint(self.learner.steps, self.learner.network.state_dict())
             self._write_checkpoint(self.folder / CHECKPOINT)
 

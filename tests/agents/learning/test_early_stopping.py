@@ -58,6 +58,20 @@ def test_training_ends_when_it_gets_worse_and_keeps_the_best(tmp_path: Path) -> 
         assert torch.equal(mine, theirs)
 
 
+def test_a_policy_that_does_not_learn_yet_uses_up_no_patience(tmp_path: Path) -> None:
+    """Training ended before the policy had learnt anything, if the critic learnt alone for longer than the patience."""
+    ppo = CONFIG.ppo.model_copy(update={"critic_first_steps": 8 * UPDATE})
+    scores, scored = {0: 0.0, 10: 1.0, 12: 0.5, 14: 0.5}, []
+
+    def score(policy: Policy) -> float:
+        scored.append(policy.metadata["steps"] // UPDATE)
+        return scores[scored[-1]]
+
+    config = CONFIG.model_copy(update={"ppo": ppo})
+    assert Training(config, [ToyExecution(16)], tmp_path, score=score).run().metadata["steps"] == 10 * UPDATE
+    assert scored == list(scores)
+
+
 def test_a_resumed_run_stops_with_the_same_policy(tmp_path: Path) -> None:
     whole = run(tmp_path / "whole").run()
     parts = tmp_path / "parts"
