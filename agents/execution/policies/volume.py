@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +43,12 @@ class VolumeCurve:
     def fit(cls, days: Sequence[Day], width_s: float = 300.0) -> "VolumeCurve":
         """Fits the mean over training days of each day's shares, so that busy and quiet days have the same weight.
 
-        Raises CurveError without days, for a day with several symbols or without trades, and for buckets narrower than a second.
+        Raises CurveError without days, for a day that is given twice, has several symbols or has no trades, and for buckets narrower than a second.
         """
         if not days:
             raise CurveError("volume curve: expected at least one training day, got none")
+        if len({sha256(day.commands.tobytes()).digest() for day in days}) < len(days):  # it would have twice the weight
+            raise CurveError("volume curve: expected different training days, got one twice; leave it out")
         for day in days:
             if len(day.reference.symbols) > 1:
                 names = ", ".join(symbol.name for symbol in day.reference.symbols)

@@ -141,6 +141,8 @@ def test_a_curve_is_the_mean_of_the_shares_of_its_days(curve: VolumeCurve, tmp_p
             VolumeCurve.load(tmp_path / name)
     with pytest.raises(CurveError, match="at least one training day"):
         VolumeCurve.fit([])
+    with pytest.raises(CurveError, match="expected different training days, got one twice; leave it out"):
+        VolumeCurve.fit([training_day(4), training_day(5), training_day(4)])
     two = dataclasses.replace(training_day(4).reference, symbols=(SymbolReference("ALFA"), SymbolReference("BETA")))
     with pytest.raises(CurveError, match="expected days of one symbol, got one of ALFA, BETA"):
         VolumeCurve.fit([dataclasses.replace(training_day(4), reference=two)])
