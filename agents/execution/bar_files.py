@@ -104,12 +104,13 @@ def read_bars(path: Path) -> BarTable:
     starts_ns = np.array([time_of_day_ns(text, f"{path}: {time_name}") for text in times])
     bar_ns = int(np.diff(starts_ns).min()) if len(starts_ns) > 1 else MINUTE_NS
     if time_name == "time":
-        minutes = _numbers(path, table, "period")[0]
-        if not 1 <= minutes <= DAY_MINUTES:
+        periods = np.unique(_numbers(path, table, "period"))
+        if len(periods) > 1 or not (1 <= periods[0] <= DAY_MINUTES and periods[0] % 1 == 0):
             raise DataError(
-                f"{path}: period: expected minutes from 1 to {DAY_MINUTES}, got {minutes:g}; correct the column"
+                f"{path}: period: expected the same whole minutes from 1 to {DAY_MINUTES} in all rows, got "
+                f"{', '.join(f'{minutes:g}' for minutes in periods[:5])}; correct the column"
             )
-        bar_ns = int(minutes) * MINUTE_NS
+        bar_ns = int(periods[0]) * MINUTE_NS
         starts_ns -= bar_ns
     bars = BarDays(starts_ns, bar_ns, _fill_gaps(grid[complete]))
     return BarTable(bars, tuple(symbols), tuple(dates), complete // len(dates), complete % len(dates), counts)

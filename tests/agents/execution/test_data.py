@@ -93,7 +93,8 @@ def test_volumes_of_less_than_a_lot_a_day_are_refused(tmp_path: Path) -> None:
         ("open", "ten", "bars.parquet: open: expected numbers, got a column of string"),
         ("ToD", "25:00:00", "bars.parquet: ToD: expected a time of day .* got '25:00:00'"),
         ("period", "1min", "bars.parquet: period: expected numbers, got a column of string"),
-        ("period", 0, "bars.parquet: period: expected minutes from 1 to 1440, got 0"),
+        ("period", 0, "bars.parquet: period: expected the same whole minutes from 1 to 1440 in all rows, got 0;"),
+        ("period", 1.5, "bars.parquet: period: expected the same whole minutes .*, got 1.5;"),
     ],
 )
 def test_columns_of_other_values_are_named(tmp_path: Path, column: str, value: object, error: str) -> None:
@@ -102,6 +103,15 @@ def test_columns_of_other_values_are_named(tmp_path: Path, column: str, value: o
         table["time"] = table.pop("ToD")
     table[column] = [value] * len(table["symbol"])
     with pytest.raises((DataError, ConfigError), match=error):
+        read_bars(write(tmp_path / "bars.parquet", table))
+
+
+def test_bars_of_several_lengths_are_refused(tmp_path: Path) -> None:
+    """All had the length of the first, so the others began at wrong times."""
+    table = rows()
+    table["time"] = table.pop("ToD")
+    table["period"] = [1, *[5] * (len(table["time"]) - 1)]
+    with pytest.raises(DataError, match=r"period: expected the same whole minutes .*, got 1, 5; correct the column"):
         read_bars(write(tmp_path / "bars.parquet", table))
 
 
