@@ -6,7 +6,7 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -58,13 +58,15 @@ class Database:
     def __init__(self, path: Path, held: BinaryIO | None = None) -> None:
         """`held` is the lock of the run (run_lock.py), if this process holds it."""
         self._folder = path.parent
-        self._give_back = weakref.finalize(
-            self, held.close if held else lambda: None
-        )  # also without `close`, as SQLite's connection
+        opened = ExitStack()
+        self._release = weakref.finalize(self, opened.close)  # also without `close`
+        if held:
+            opened.enter_context(held)
         self._lock = threading.RLock()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(path, check_same_thread=False)  # proposals are stored from a thread
+            connection = sqlite3.connect(path, check_same_thread=False)  # proposals are stored from a thread
+            self._connection = opened.enter_context(closing(connection))
             self._connection.row_factory = sqlite3.Row
             self._connection.executescript(_SCHEMA)
             self._add_columns()
@@ -90,8 +92,7 @@ class Database:
 
     def close(self) -> None:
         """Closes the file and releases the run's lock."""
-        self._connection.close()
-        self._give_back()
+        self._release()
 
     def rows(self, query: str, *values: Any) -> list[sqlite3.Row]:
         """The rows of a query."""

@@ -5,6 +5,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -205,10 +206,9 @@ def test_a_database_without_pairs_is_opened_and_goes_on(tmp_path: Path) -> None:
 
     run.research(config, tmp_path, database, without_pairs)
     database.close()
-    with sqlite3.connect(tmp_path / "run.db") as plain:
+    with closing(sqlite3.connect(tmp_path / "run.db")) as plain, plain:
         for name in ("difference_bps", "lower_bps", "paired"):
             plain.execute(f"ALTER TABLE candidates DROP COLUMN {name}")
-    plain.close()
     assert runs.overview(tmp_path)["candidates"][0]["difference_bps"] is None
     database, _ = run.open_run(tmp_path)
     assert [one.result.paired for one in database.evaluated(2, 9)] == [None, None, None]

@@ -1,9 +1,9 @@
 """Whole runs on a scripted endpoint: every kind of module, every operator, every mistake, and a kill anywhere."""
 
-import contextlib
 import json
 import sqlite3
 import threading
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -194,7 +194,7 @@ def test_a_kill_anywhere_while_proposals_are_ahead_changes_nothing(tmp_path: Pat
 
             monkeypatch.setattr(Database, "add_proposal", add)
             database = run.begin(folder, config, "test", resume=(folder / run.DATABASE).exists())
-            with contextlib.suppress(Killed):
+            with suppress(Killed):
                 run.research(config, folder, database, mortal.evaluate)
             found = found_in(database)
             database.close()
@@ -238,7 +238,7 @@ def test_proposals_do_not_wait_for_training(tmp_path: Path) -> None:
 def test_a_database_from_before_has_no_operators(tmp_path: Path) -> None:
     config = config_of(iterations=1)
     run.begin(tmp_path, config, "test", resume=False).close()
-    with sqlite3.connect(tmp_path / run.DATABASE) as connection:
+    with closing(sqlite3.connect(tmp_path / run.DATABASE)) as connection, connection:
         connection.execute("DROP TABLE attempts")
         connection.execute("DROP TABLE notes")
     found = write_report(tmp_path, tmp_path / "report.html")

@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 from collections import ChainMap
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,7 @@ def outside(tmp_path: Path) -> Iterator[Outside]:
     (canary / "secret").write_text("secret")
     (canary / "day").write_text("day")
     (canary / "answer").write_text('{"value": "secret"}')
-    with sqlite3.connect(canary / "scores.db") as scores:
+    with closing(sqlite3.connect(canary / "scores.db")) as scores, scores:
         scores.execute("create table scores as select 7 as pa")
     tcp, udp, unix, abstract = (
         socket.socket(), socket.socket(type=socket.SOCK_DGRAM), socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX),
