@@ -10,6 +10,8 @@ from serl.history.errors import BarsError
 from serl.history.table_rows import RowCheck
 
 EPOCH_UNITS = ("s", "ms", "us", "ns")
+YEAR_1980_S, YEAR_2100_S = 315_532_800, 4_102_444_800
+"""Counts from 1970 are between these years: others are dates in digits, as 20180216093000."""
 EPOCH_UNIT_MIN = np.array([10**11, 10**14, 10**17])
 """A count since 1970 of at least this size is in the next finer unit."""
 TIME_FORM = "a time like 2018-02-16 09:30:00, with an offset in all rows or in none"
@@ -56,6 +58,9 @@ def _from_epoch(counts: Any, name: str, check: RowCheck) -> Any:
     unit = np.searchsorted(EPOCH_UNIT_MIN, values, side="right")
     first = EPOCH_UNITS[unit[0]]
     check(name, unit != unit[0], f"a count from 1970 in {first}, as in row 1", counts)
+    second = 1000 ** int(unit[0])
+    is_count = (values >= YEAR_1980_S * second) & (values < YEAR_2100_S * second)
+    check(name, ~is_count, f"a count of {first} from 1970, of a time from 1980 to 2099, or a time as text", counts)
     return pa.array(values, pa.timestamp(first, "UTC"))
 
 

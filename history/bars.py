@@ -4,6 +4,8 @@ The canonical table is Parquet with symbol, date, ToD (the start of the bar), op
 """
 
 import io
+from collections import Counter
+from csv import reader as csv_reader
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from serl.history.bar_times import date_and_time
 from serl.history.decompress import read_blocks, read_head
 from serl.history.errors import BarsError
 from serl.history.source import DEFAULTS, Options
-from serl.history.table_rows import RowCheck, first_malformed_row
+from serl.history.table_rows import BYTE_ORDER_MARK, RowCheck, first_malformed_row
 
 PRICES = ("open", "high", "low", "close")
 ALIASES = {
@@ -47,6 +49,16 @@ def _names(columns: list[str]) -> dict[str, str]:
     }
 
 
+def _require_once(path: Path, columns: list[str]) -> None:
+    """BarsError if two columns have one of the names of ALIASES."""
+    known = {alias for aliases in ALIASES.values() for alias in aliases}
+    for name, count in Counter(column.strip().lower() for column in columns).items():
+        if name in known and count > 1:
+            raise BarsError(
+                f"{path}: expected one column {name}, got {count} ({', '.join(columns)}); remove or rename the others"
+            )
+
+
 def _columns(path: Path, start: bytes) -> list[str]:
     """Column names of a Parquet or CSV file; empty if it is neither."""
     if start.startswith(b"PAR1"):
@@ -54,7 +66,8 @@ def _columns(path: Path, start: bytes) -> list[str]:
             return list(pq.read_schema(path).names)
         except (pa.ArrowException, OSError):
             return []
-    return start.split(b"\n")[0].decode("latin-1").strip().lstrip("\ufeff").split(",")
+    header = b"".join(start.removeprefix(BYTE_ORDER_MARK).splitlines()[:1])
+    return next(csv_reader([header.decode(errors="replace")]), [])
 
 
 def is_bars(path: Path, start: bytes) -> bool:
@@ -90,6 +103,7 @@ def import_bars(path: Path, output: Path, options: Options = DEFAULTS) -> dict[s
     if table.num_rows == 0:
         raise BarsError(f"{path}: expected at least one bar, got an empty table")
     names = _names(table.column_names)
+    _require_once(path, table.column_names)
     if "volume" not in names:
         raise BarsError(f"{path}: expected a column of volumes, got {', '.join(table.column_names)}")
     check = RowCheck(path, BarsError)

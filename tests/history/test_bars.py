@@ -14,7 +14,7 @@ from serl.agents.execution.bar_files import read_bars
 from serl.history.bars import import_bars
 from serl.history.cli import day
 from serl.history.errors import BarsError, SourceError
-from serl.history.importing import import_day
+from serl.history.importing import import_day, is_bars_source
 from serl.history.source import DEFAULTS, Options
 from tests.history.samples import sample
 
@@ -61,6 +61,20 @@ def test_layouts(head: str, when: str, expected_time: tuple[str, str], tmp_path:
             "volume": 500.0,
         }
     ]
+
+
+@pytest.mark.parametrize("head", [f"symbol,timestamp,{HEAD}", f"timestamp,symbol,{HEAD}"])
+@pytest.mark.parametrize("quote", ["", '"'])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_headers_with_quotes_or_a_byte_order_mark(mark: str, quote: str, head: str, tmp_path: Path) -> None:
+    """As R and spreadsheets write them; the symbol stays text."""
+    cells = {"symbol": "000001", "timestamp": "2018-02-16 09:30:00"} | dict.fromkeys(HEAD.split(","), "1")
+    lines = [[f"{quote}{name}{quote}" for name in head.split(",")], [cells[name] for name in head.split(",")]]
+    (tmp_path / "in.csv").write_text(mark + "".join(f"{','.join(line)}\r\n" for line in lines))
+    assert is_bars_source(tmp_path / "in.csv")
+    import_bars(tmp_path / "in.csv", tmp_path / "out.parquet")
+    (row,) = pq.read_table(tmp_path / "out.parquet").to_pylist()
+    assert (row["symbol"], row["ToD"]) == ("000001", "09:30:00")
 
 
 def test_parquet_compressed_csv_amount_and_capitalised_names(tmp_path: Path) -> None:
@@ -168,6 +182,11 @@ def test_a_suspended_day_is_dropped_by_the_reader(tmp_path: Path) -> None:
             Options(),
             "table of bars; row 1: expected 7 columns, got 3",
         ),
+        (
+            f"symbol,timestamp,{HEAD},Close\nA,2018-02-16 09:30:00,{BAR},7\n",
+            Options(),
+            "expected one column close, got 2",
+        ),
     ],
 )
 def test_broken_tables(text: str, options: Options, error: str, tmp_path: Path) -> None:
@@ -183,6 +202,14 @@ def test_broken_tables(text: str, options: Options, error: str, tmp_path: Path) 
         (
             ("1518773400", "1518773460000"),
             "row 2: timestamp: expected a count from 1970 in s, as in row 1, got 1518773460000",
+        ),
+        (
+            ("20180216093000", "20180216093100"),
+            "row 1: timestamp: expected a count of ms from 1970, .*got 20180216093000",
+        ),
+        (
+            ("1518773400", "20180216"),
+            "row 2: timestamp: expected a count of s from 1970, .*1980 to 2099, .*got 20180216",
         ),
         (("2018-02-16 09:30:00", "yesterday"), "row 2: timestamp: expected a time like .*, got 'yesterday'"),
         (
