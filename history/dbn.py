@@ -71,8 +71,7 @@ COUNT_NAMES = (
 )
 (
     MODIFIES, MODIFIES_UNKNOWN, FILLS_UNKNOWN, FILLS_OTHER_PRICE, FILLS_BEYOND_SHOWN, AUCTION_FILLS, ORDERS_HELD, CANCELS_UNKNOWN, CANCELS_BEYOND_OPEN,
-    RECORDS_MAYBE_BAD, CLEARS,
-    RECORDS_EXCLUDED, PRINTS_ROUNDED,
+    RECORDS_MAYBE_BAD, CLEARS, RECORDS_EXCLUDED, PRINTS_ROUNDED,
 ) = range(len(COUNT_NAMES))  # fmt: skip
 APPLIED, NEEDS_ROOM, TIME_BACKWARDS, NO_SIZE, NO_SIDE, BAD_PRICE, DUPLICATE_ORDER, TOP_ONLY = range(8)
 EXPECTED = {
@@ -335,14 +334,14 @@ class _Reader:
     def __init__(self, path: Path, sink: Sink, options: Options, units: int) -> None:
         self.path = path
         self.symbols: list[str] = []
-        self.rows = 0
-        self.midnight_ns = -1
+        self.rows, self.midnight_ns = 0, -1
         self.book = stream_book.empty_book(SYMBOLS_MAX)
         self.counts = np.zeros(len(COUNT_NAMES), np.int64)
         self._sink = sink
         self._symbols = frozenset(options.symbols)
         self._units = units
         self._numbers: dict[int, int] = {}
+        self._taken: set[str] = set()  # a continuous contract that rolls is two instruments of one name
         self._names: dict[str, str] | None = None
         self._publisher = -1
 
@@ -373,7 +372,8 @@ class _Reader:
             included = not self._symbols or name in self._symbols
             self._numbers[instrument] = len(self.symbols) if included else -1
             if included:
-                self.symbols.append(name)
+                self.symbols.append(f"{name}_{instrument}" if name in self._taken else name)
+                self._taken.add(name)
                 if len(self.symbols) > SYMBOLS_MAX:
                     raise DbnError(
                         f"{self.path}: expected at most {SYMBOLS_MAX:,} instruments, got more; choose some with --symbols"

@@ -47,7 +47,8 @@ Record = tuple[str, str, int, int, int]
 
 def file_bytes(*records: Record, schema: Any = dbn.Schema.MBO, flags: dict[int, int] = {}, **more: Any) -> bytes:  # noqa: B006
     """Records a second apart, each the last of its event."""
-    spans = [SimpleNamespace(start_date=datetime.date(2023, 12, 25), end_date=datetime.date(2023, 12, 26), symbol="7")]
+    start, end = datetime.date(2023, 12, 25), datetime.date(2023, 12, 26)
+    spans = [SimpleNamespace(start_date=start, end_date=end, symbol=symbol) for symbol in more.get("named", ["7"])]
     metadata = dbn.Metadata(
         "GLBX.MDP3", MIDNIGHT_NS, dbn.SType.RAW_SYMBOL, dbn.SType.INSTRUMENT_ID, schema, symbols=["ESH4"],
         mappings=[SimpleNamespace(raw_symbol="ESH4", intervals=spans)], version=3,
@@ -349,6 +350,17 @@ def test_orders_of_one_venue_and_of_whole_books(tmp_path: Path) -> None:
         imported(tmp_path, FIRST, ("A", "B", 6, 100, 1), publishers={1: 2})
     with pytest.raises(DbnError, match="record 2: expected orders of a whole book, whose flags lack 64"):
         imported(tmp_path, FIRST, ("A", "B", 6, 100, 1), flags={1: LAST | 64})
+
+
+def test_instruments_of_one_name_are_two_symbols(tmp_path: Path) -> None:
+    """As of a continuous contract that rolls: no market can have two symbols of one name."""
+    records, named = (FIRST, ("A", "A", 6, 104, 3)), ["7", "8"]
+    for symbols in ((), ("ESH4",)):
+        day = imported(tmp_path, *records, options=Options(symbols=symbols), instruments={1: 8}, named=named)
+        assert [symbol.name for symbol in day.reference.symbols] == ["ESH4", "ESH4_8"]
+        assert day.commands["symbol"].tolist() == [0, 1]
+    later = imported(tmp_path, records[1], instruments={0: 8}, named=named)
+    assert [symbol.name for symbol in later.reference.symbols] == ["ESH4"]
 
 
 def test_ids_are_of_their_instrument(tmp_path: Path) -> None:
