@@ -23,6 +23,7 @@ from serl.history.tardis_rows import TRADES_HEADER, Rows, read_rows, tick_size_o
 LOT = "0.00001"
 OPENING_ROW = -1
 BOOK_NAME, TRADES_NAME = "_incremental_book_L2_", "_trades_"
+ENDINGS = (".csv.gz", ".csv", ".csv.zst", ".csv.xz")
 DAY_US = 86_400_000_000
 
 
@@ -64,9 +65,10 @@ def _updates(blocks: Iterator[Rows]) -> Iterator[_Update]:
         yield held
 
 
-def _trades(path: Path, tick_size: Decimal, lot_size: Decimal) -> Iterator[_Trade]:
+def _trades(path: Path, tick_size: Decimal, lot_size: Decimal, counts: dict[str, int]) -> Iterator[_Trade]:
     """The trades of a file, which contains the aggressor's side. bid and buy are 0, like BUY."""
     for rows in read_rows(path, tick_size, lot_size):
+        counts["sizes_rounded"] += rows.sizes_rounded
         resting = np.array([SELL, BUY, -1])[rows.side]
         for values in zip(
             rows.local_us.tolist(), resting.tolist(), rows.price_ticks.tolist(), rows.lots.tolist(), strict=True
@@ -82,7 +84,10 @@ class _Reader:
         self.writer = LevelWriter(sink)
         self.midnight_us = self.last_us = self.row = 0
         self.counts = dict.fromkeys(
-            ("opening_orders", "updates", "snapshots", "levels_crossed", *TRADE_COUNTS, "trades_of_unknown_side"), 0
+            (
+                "opening_orders", "updates", "snapshots", "levels_crossed", *TRADE_COUNTS, "trades_of_unknown_side",
+                "sizes_rounded",
+            ), 0,
         )  # fmt: skip
         self._in_snapshot = False
 
@@ -134,8 +139,13 @@ class _Reader:
 
 
 def _trades_path(path: Path) -> Path | None:
-    beside = path.with_name(path.name.replace(BOOK_NAME, TRADES_NAME))
-    return beside if beside != path and beside.exists() else None
+    """The file of trades in the same folder, compressed like that of the book or otherwise; None if there is none."""
+    name = path.name.replace(BOOK_NAME, TRADES_NAME)
+    if name == path.name:
+        return None
+    stem = name.partition(".csv")[0]
+    beside = (path.with_name(each) for each in (name, *(stem + ending for ending in ENDINGS)))
+    return next((each for each in beside if each.exists()), None)
 
 
 def read_tardis(path: Path, sink: Sink, options: Options = DEFAULTS) -> Reference:
@@ -153,10 +163,11 @@ def read_tardis(path: Path, sink: Sink, options: Options = DEFAULTS) -> Referenc
         nonlocal symbol, rows_read
         for rows in read_rows(path, tick, lot):
             symbol, rows_read = rows.symbol, rows.first + len(rows.local_us)
+            reader.counts["sizes_rounded"] += rows.sizes_rounded
             yield rows
 
     name = options.single_symbol(path)
-    trades = _trades(trades_path, tick, lot) if trades_path else iter(())
+    trades = _trades(trades_path, tick, lot, reader.counts) if trades_path else iter(())
     trade = next(trades, None)
     for update in _updates(blocks()):
         while trade and trade.local_us <= update.local_us:  # the update already reflects the trade

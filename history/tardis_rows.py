@@ -40,6 +40,7 @@ class Rows(NamedTuple):
     """Position in BOOK_SIDES or TRADE_SIDES."""
     price_ticks: NDArray[np.int64]
     lots: NDArray[np.int64]
+    sizes_rounded: int
 
 
 def is_tardis(head: bytes) -> bool:
@@ -113,9 +114,10 @@ def _columns(table: pa.Table, check: RowCheck, first: int, tick_size: Decimal, l
     check(
         "amount", lots * price_ticks > CASH_MAX, "at most 2^53 ticks x lots; give a larger --lot-size", table["amount"]
     )
+    rounded = np.where(lots > 0, np.maximum(np.rint(lots), 1), 0).astype(np.int64)
     return Rows(
-        first, table["symbol"][0].as_py(), local_us, _is_snapshot(table, check), side, price_ticks.astype(np.int64),
-        np.where(lots > 0, np.maximum(np.rint(lots), 1), 0).astype(np.int64),
+        first, table["symbol"][0].as_py(), local_us, _is_snapshot(table, check), side, price_ticks.astype(np.int64), rounded,
+        int(np.count_nonzero(rounded != lots)),
     )  # fmt: skip
 
 

@@ -66,6 +66,15 @@ def test_the_last_row_of_a_level_counts(tmp_path: Path) -> None:
     assert commands_of_row(day, 3) == [("REDUCE", 1, 0, 2, 200)]
 
 
+def test_trades_are_found_whether_they_are_compressed_or_not(tmp_path: Path) -> None:
+    trades: list[Row] = [(2, "7", "buy", "100.5", "1.2")]
+    day = imported(tmp_path, SNAPSHOT, trades)
+    assert day.reference.counts["trades"] == day.reference.counts["sizes_rounded"] == 1
+    (tmp_path / f"{TRADES}.gz").write_bytes(gzip.compress((tmp_path / TRADES).read_bytes()))
+    (tmp_path / TRADES).unlink()
+    assert imported(tmp_path, SNAPSHOT).commands.tobytes() == day.commands.tobytes()
+
+
 def test_trades_beside_the_book_take_and_the_next_message_sets_right(tmp_path: Path) -> None:
     trades: list[Row] = [
         (0, "7", "buy", "100.5", 1), (2, "8", "sell", "99.5", 6), (3, "9", "unknown", "100.5", 1), (9, "10", "buy", "100.5", 1),
@@ -109,7 +118,7 @@ def test_levels_that_a_message_should_have_removed(tmp_path: Path) -> None:
 def test_sizes_are_rounded_and_the_tick_is_found(tmp_path: Path) -> None:
     day = imported(tmp_path, [(1, "true", "bid", "0.30", "0.2"), (1, "true", "ask", "0.42", "2.6")])
     assert day.commands["qty_lots"].tolist() == [1, 3] and day.commands["price_ticks"].tolist() == [5, 7]
-    assert day.reference.symbols[0].tick_size == "0.06"
+    assert day.reference.symbols[0].tick_size == "0.06" and day.reference.counts["sizes_rounded"] == 2
     given = imported(tmp_path, [(1, "true", "bid", "0.30", "0.2")], tick_size="0.01", symbols=("X",), lot_size="")  # pyrefly: ignore[bad-argument-type]
     assert (given.commands["price_ticks"][0], given.commands["qty_lots"][0], given.reference.symbols[0].name) == (
         30,
