@@ -23,7 +23,7 @@ from serl.exchange.errors import SerlError
 from serl.exchange.records import CommandKind, EventKind, Reason, Rows, Rule
 from serl.exchange.request import request_socket
 from serl.exchange.wire import Kind
-from serl.history.day import Day
+from serl.history.day import Day, SymbolReference
 from serl.history.limits import limits_for
 
 NAME = "history"
@@ -82,29 +82,42 @@ def renumber_for(day: Day, client: Exchange, first_id: int) -> Rows:
 
 
 def with_symbol_numbers(day: Day, client: Exchange) -> Rows:
-    """The day's rows with the exchange's symbol and asset numbers. Raises `ReplayError` if the exchange lacks a symbol or has another tick size."""
+    """The day's rows with the exchange's symbol and asset numbers. Raises `ReplayError` if the exchange lacks a symbol or has other sizes of ticks
+    or lots."""
     rows = day.commands.copy()
     symbols = day.reference.symbols
     missing = [symbol.name for symbol in symbols if symbol.name not in client.session.instruments]
     if missing:
-        wanted = ",".join(one.name if one.tick_size == "0.01" else f"{one.name}={one.tick_size}" for one in symbols)
         raise ReplayError(
             f"expected an exchange with {', '.join(missing)}, got one with {', '.join(client.session.instruments)}; start the exchange with "
-            f"--symbols {wanted}"
+            f"{_symbols_setting(symbols)}"
         )
     numbers = []
     for symbol in symbols:
         instrument = client.instrument(symbol.name)
-        if instrument.tick_size != Decimal(symbol.tick_size):
-            raise ReplayError(
-                f"{symbol.name}: expected the day's tick size {symbol.tick_size}, the exchange has {instrument.tick_size}; start it with "
-                f"--symbols {symbol.name}={symbol.tick_size}"
-            )
+        for unit, size, other in (
+            ("tick", symbol.tick_size, instrument.tick_size),
+            ("lot", symbol.lot_size, instrument.lot_size),
+        ):
+            if other != Decimal(size):
+                raise ReplayError(
+                    f"{symbol.name}: expected the day's {unit} size {size}, the exchange has {other:f}; start it with {_symbols_setting(symbols)}"
+                )
         numbers.append(instrument.number)
     has_symbol = rows["symbol"] < len(numbers)  # not ALL_SYMBOLS, nor commands without a symbol
     rows["symbol"][has_symbol] = np.array(numbers, np.uint16)[rows["symbol"][has_symbol]]
     _renumber_assets(rows, np.array(numbers), len(client.session.instruments))
     return rows
+
+
+def _symbols_setting(symbols: tuple[SymbolReference, ...]) -> str:
+    """The option that starts an exchange with these symbols."""
+    if all(Decimal(one.lot_size) == 1 for one in symbols):
+        return "--symbols " + ",".join(
+            one.name if one.tick_size == "0.01" else f"{one.name}={one.tick_size}" for one in symbols
+        )
+    settings = (f'{{name: {one.name}, tick_size: "{one.tick_size}", lot_size: "{one.lot_size}"}}' for one in symbols)
+    return f"--config and symbols: [{', '.join(settings)}]"
 
 
 def _renumber_assets(rows: Rows, symbols: NDArray[np.int64], symbols_count: int) -> None:

@@ -73,6 +73,16 @@ def test_tick_sizes_are_compared_as_numbers(endpoint: str) -> None:
         Replayer(Day(rows, np.arange(1), other), endpoint)
 
 
+def test_other_lot_sizes_are_refused(endpoint: str) -> None:
+    """Money is ticks x lots: with lots of 1 in place of 0.00001 it would be a hundred thousand times as much."""
+    rows = command(CommandKind.NEW, qty_lots=1, price_ticks=1, command_id=1)
+    for name, error in (("AMZN", "AMZN: expected the day's lot size 0.00001, the exchange has 1"), ("B", "with B")):
+        reference = Reference((SymbolReference(name, "0.01", "0.00001"),), "", "depth")
+        setting = rf'symbols: \[{{name: {name}, tick_size: "0.01", lot_size: "0.00001"}}\]'
+        with pytest.raises(ReplayError, match=rf"{error}.*; start .* with --config and {setting}"):
+            Replayer(Day(rows, np.arange(1), reference), endpoint)
+
+
 @pytest.mark.long
 def test_a_halted_symbol_is_blamed_itself(tmp_path: Path) -> None:
     rows = np.concatenate([command(CommandKind.NEW, qty_lots=1, price_ticks=10, command_id=each) for each in (1, 2)])
