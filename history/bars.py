@@ -99,6 +99,10 @@ def import_bars(path: Path, output: Path, options: Options = DEFAULTS) -> dict[s
     start = read_head(path)
     if is_canonical(path, start):
         raise BarsError(bars_advice(path))
+    if not is_bars(path, start):
+        raise BarsError(
+            f"{path}: expected columns open, high, low, close and times, got {', '.join(_columns(path, start))}"
+        )
     table = _read(path, start)
     if table.num_rows == 0:
         raise BarsError(f"{path}: expected at least one bar, got an empty table")
@@ -130,11 +134,14 @@ def _read(path: Path, start: bytes) -> pa.Table:
             raise BarsError(
                 f"{path}: cannot be read as a table of bars ({error}); give a Parquet or CSV file"
             ) from None
-    text = {name: pa.string() for name in _columns(path, start) if name.strip().lower() in ALIASES["symbol"]}
-    data = b"".join(read_blocks(path))
+    columns = _columns(path, start)
+    text = {name: pa.string() for name in columns if name.strip().lower() in ALIASES["symbol"]}
+    data = b"".join([*read_blocks(path), b"\n"])
     try:
         return csv.read_csv(
-            io.BytesIO(data), convert_options=csv.ConvertOptions(column_types=text, strings_can_be_null=False)
+            io.BytesIO(data),
+            read_options=csv.ReadOptions(column_names=columns, skip_rows=1),  # a header may not be in UTF-8
+            convert_options=csv.ConvertOptions(column_types=text, strings_can_be_null=False),
         )
     except pa.ArrowException as error:
         raise BarsError(

@@ -77,6 +77,13 @@ def test_headers_with_quotes_or_a_byte_order_mark(mark: str, quote: str, head: s
     assert (row["symbol"], row["ToD"]) == ("000001", "09:30:00")
 
 
+def test_names_that_are_not_utf_8(tmp_path: Path) -> None:
+    """As of columns that are not read."""
+    text = f"symbol,timestamp,{HEAD},\u540d\nA,2018-02-16 09:30:00,{BAR},\u540d\n"
+    (tmp_path / "in.csv").write_bytes(text.encode("gbk"))
+    assert import_bars(tmp_path / "in.csv", tmp_path / "out.parquet")["bars"] == 1
+
+
 def test_parquet_compressed_csv_amount_and_capitalised_names(tmp_path: Path) -> None:
     text = f"Symbol,Timestamp,{HEAD.title()},Turnover\nA,2018-02-16 09:30:00,{BAR},5050\n"
     (tmp_path / "in.csv.gz").write_bytes(gzip.compress(text.encode()))
@@ -186,6 +193,11 @@ def test_a_suspended_day_is_dropped_by_the_reader(tmp_path: Path) -> None:
             f"symbol,timestamp,{HEAD},Close\nA,2018-02-16 09:30:00,{BAR},7\n",
             Options(),
             "expected one column close, got 2",
+        ),
+        (
+            "symbol,timestamp,open\nA,2018-02-16 09:30:00,1\n",
+            Options(),
+            "expected columns open, high, low, close and times",
         ),
     ],
 )
