@@ -17,8 +17,8 @@ EPOCH_UNIT_MIN = np.array([10**11, 10**14, 10**17])
 TIME_FORM = "a time like 2018-02-16 09:30:00, with an offset in all rows or in none"
 
 
-def date_and_time(table: pa.Table, names: dict[str, str], time_zone: str, check: RowCheck) -> tuple[Any, Any]:
-    """(date, time of day at which the bar begins) as texts. Raises `BarsError`.
+def date_and_time(table: pa.Table, names: dict[str, str], time_zone: str, check: RowCheck) -> tuple[Any, Any, Any]:
+    """(date, time of day) at which the bar begins, as texts, and that moment before it is converted to local time. Raises `BarsError`.
 
     names: the table's column names by canonical name. time_zone: the zone to convert UTC times to, empty for UTC.
     """
@@ -37,7 +37,7 @@ def date_and_time(table: pa.Table, names: dict[str, str], time_zone: str, check:
             f"{check.path}: expected a column of times (text, timestamps or a count from 1970), got {moment.type}"
         )
     seconds = pc.cast(_local(moment, name, time_zone, check), pa.timestamp("s"), safe=False)
-    return pc.strftime(seconds, "%Y-%m-%d"), pc.strftime(seconds, "%H:%M:%S")
+    return pc.strftime(seconds, "%Y-%m-%d"), pc.strftime(seconds, "%H:%M:%S"), moment
 
 
 def _date_with_time(date: Any, clock: Any, check: RowCheck) -> Any:

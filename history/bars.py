@@ -24,6 +24,8 @@ from serl.history.source import DEFAULTS, Options
 from serl.history.table_rows import BYTE_ORDER_MARK, RowCheck, first_malformed_row
 
 PRICES = ("open", "high", "low", "close")
+MOMENT = "moment"
+"""Column that tells equal bars of an hour that is repeated when daylight saving time ends; it is not written."""
 ALIASES = {
     "open": ("open", "o", "open_price"),
     "high": ("high", "h", "high_price"),
@@ -111,12 +113,14 @@ def import_bars(path: Path, output: Path, options: Options = DEFAULTS) -> dict[s
     if "volume" not in names:
         raise BarsError(f"{path}: expected a column of volumes, got {', '.join(table.column_names)}")
     check = RowCheck(path, BarsError)
-    date, clock = date_and_time(table, names, options.time_zone, check)
+    date, clock, moment = date_and_time(table, names, options.time_zone, check)
     symbols = _symbols(table, names, options, check)
     numeric = (*PRICES, "volume", *(["amount"] if "amount" in names else []))
     selected = pc.is_valid(symbols).to_numpy(zero_copy_only=False)
     numbers = _numbers({name: table[names[name]] for name in numeric}, selected, check)
-    bars, duplicates = _unique(path, pa.table({"symbol": symbols, "date": date, "ToD": clock} | numbers))
+    bars, duplicates = _unique(
+        path, pa.table({"symbol": symbols, "date": date, "ToD": clock} | numbers | {MOMENT: moment})
+    )
     with atomic_file(output) as file:
         pq.write_table(bars, file, compression="zstd")
     counts = {name: len(pc.unique(bars[name])) for name in ("symbol", "date")}
@@ -201,7 +205,7 @@ def _unique(path: Path, bars: pa.Table) -> tuple[pa.Table, int]:
             f"{path}: {symbol}: expected one bar at {clock} of {date}, got two that differ; if daylight saving time ends on that day, import "
             "with `--time-zone UTC`"
         )
-    return bars.filter(pa.array(np.append(True, ~identical))), int(identical.sum())
+    return bars.filter(pa.array(np.append(True, ~identical))).drop_columns(MOMENT), int(identical.sum())
 
 
 def _equal_to_next(bars: pa.Table, columns: list[str]) -> Any:

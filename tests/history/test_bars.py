@@ -110,7 +110,7 @@ def test_times_follow_daylight_saving_time(tmp_path: Path) -> None:
 
 def test_a_repeated_hour_is_refused_and_a_skipped_hour_is_absent(tmp_path: Path) -> None:
     """On 2018-11-04 New York has 01:30 twice; on 2018-03-11 it has no 02:30."""
-    twice = f"timestamp,{HEAD}\n2018-11-04T05:30:00Z,{BAR}\n2018-11-04T06:30:00Z,{BAR}5\n"
+    twice = minutes("2018-11-04T05:30:00Z", "2018-11-04T06:30:00Z")  # also if nothing happened in both
     with pytest.raises(
         BarsError, match=r"A: expected one bar at 01:30:00 of 2018-11-04, .*daylight saving time ends.*--time-zone UTC"
     ):
