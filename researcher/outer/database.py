@@ -293,9 +293,9 @@ class Database:
         )
         with self._transaction():
             self._connection.execute(
-                f"UPDATE candidates SET performance_bps = CASE WHEN pa_bps IS NOT NULL THEN {MERIT} WHEN stage = 'halved' THEN ?2 ELSE ?3 END "
-                "WHERE iteration = ?1 OR iteration < ?1 AND performance_bps IS NULL",
-                (iteration, worst, failed),
+                f"UPDATE candidates SET performance_bps = CASE WHEN pa_bps IS NOT NULL THEN {MERIT} WHEN stage = 'halved' THEN ? ELSE ? END "
+                "WHERE iteration = ? OR iteration < ? AND performance_bps IS NULL",
+                (worst, failed, iteration, iteration),
             )
             self._set_modules_performance("iteration = ?", iteration)
             for place in late:
@@ -345,9 +345,9 @@ class Database:
         say nothing about its instruction."""
         found = self.rows(
             "SELECT i.*, avg(m.performance_bps) AS score_bps, count(m.id) AS uses FROM instructions i "
-            "LEFT JOIN prompts p ON p.instruction = i.id AND p.iteration < ?2 LEFT JOIN modules m ON m.prompt = p.id AND m.origin = 'model' "
-            "WHERE i.kind = ?1 AND i.iteration <= ?2 GROUP BY i.id ORDER BY i.id",
-            kind.value, before,
+            "LEFT JOIN prompts p ON p.instruction = i.id AND p.iteration < ? LEFT JOIN modules m ON m.prompt = p.id AND m.origin = 'model' "
+            "WHERE i.kind = ? AND i.iteration <= ? GROUP BY i.id ORDER BY i.id",
+            before, kind.value, before,
         )  # fmt: skip
         return [
             Instruction(kind, row["text"], row["origin"], tuple(json.loads(row["parents"])), row["id"], row["score_bps"], row["uses"])

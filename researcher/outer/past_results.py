@@ -88,8 +88,8 @@ class PastResults:
     def errors(self, kind: Kind, count: int) -> Sequence[str]:
         """The last errors of modules of a kind, in validation or training; each appears once."""
         rows = self.database.rows(
-            "SELECT text FROM verdicts WHERE iteration < ?1 AND reason != 'ok' AND text != '' AND (kind = ?2 AND stage IN "
-            "('static check', 'dry run') OR kind IS NULL AND stage = 'training') GROUP BY text ORDER BY max(id) DESC LIMIT ?3",
+            "SELECT text FROM verdicts WHERE iteration < ? AND reason != 'ok' AND text != '' AND (kind = ? AND stage IN "
+            "('static check', 'dry run') OR kind IS NULL AND stage = 'training') GROUP BY text ORDER BY max(id) DESC LIMIT ?",
             self.before, kind.value, count,
         )  # fmt: skip
         return [" ".join(row["text"].split()) for row in rows]
