@@ -50,6 +50,7 @@ def start(
     from serl.minds.config import load_minds
     from serl.minds.errors import FAILED, MindsError
     from serl.minds.files import CALLS, STATISTICS, DecisionFile, write_statistics
+    from serl.minds.mind import ENDPOINT
     from serl.minds.models import model_client, require_packages, with_overrides
     from serl.minds.run import RunOptions, run_minds
     from serl.minds.statistics import table_text
@@ -80,6 +81,13 @@ def start(
         raise MindsError(
             f"expected {len(statistics['minds'])} minds to finish, got an error in {', '.join(failed[:5])}"
             f"{' and others' if len(failed) > 5 else ''}; see above"
+        )
+    asked = [statistics["personas"][one.name] for one in config.personas if one.decides == "model"]
+    prompts = sum(row["decisions"] for row in asked)
+    if prompts and prompts == sum(row["refused"].get(ENDPOINT, 0) for row in asked):
+        raise MindsError(
+            f"expected answers from {client.endpoint.model}, got none to {prompts:,} prompts (the first error is above), so its minds did nothing; correct "
+            "--url, --model or the key, and start again"
         )
 
 

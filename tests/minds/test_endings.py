@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 pytest.importorskip("openai", reason="the extra `researcher` is not installed")
@@ -121,3 +122,15 @@ def test_an_exchange_that_is_not_there_is_noticed_before_the_model(tmp_path: Pat
     words = ["start", "--config", "two-stocks", "--connect", free_endpoint(), "--output", str(tmp_path / "out")]
     found = CliRunner().invoke(minds, [*words, "--model", str(tmp_path / "none.gguf")])
     assert isinstance(found.exception, ExchangeUnreachable), found
+
+
+def test_a_run_whose_model_never_answered_is_an_error(lockstep: Served, tmp_path: Path) -> None:
+    """Its minds did nothing, and the command ended like any other."""
+    (path := tmp_path / "solo.yaml").write_text(
+        yaml.safe_dump(settings(hours="15:30-15:34").model_dump(mode="json", exclude_defaults=True))
+    )
+    with fake_endpoint((401, {}, '{"error": {"message": "bad key"}}')) as fake:
+        words = ["start", "--config", str(path), "--connect", lockstep.endpoint, "--url", fake.url, "--model", "fake"]
+        found = CliRunner().invoke(minds, [*words, "--output", str(tmp_path / "out")])
+    assert isinstance(found.exception, MindsError), found
+    assert "expected answers from fake, got none to 4 prompts" in str(found.exception) and "bad key" in found.output
