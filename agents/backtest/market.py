@@ -164,11 +164,11 @@ class BacktestMarket:
         while status := loop.execute_row(self._address):
             self._make_room(status)
 
-    def check_sleeps(self) -> None:
-        """Raises SimulationError if a trader or a compiled strategy slept for no time."""
+    def check_traders(self) -> None:
+        """Raises SimulationError if a trader or a compiled strategy slept for no time, or used memory that it does not have."""
         for crowd in (self.crowd, self.bots):
             if crowd is not None:
-                crowd.check_sleeps()
+                crowd.check_traders()
 
     def _make_room(self, status: int) -> None:
         if status == loop.MARKET_FULL:

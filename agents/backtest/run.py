@@ -225,7 +225,7 @@ def _run_python(
     while wake_ns < end_ns:
         while mark_ns <= wake_ns:
             market.run_until(mark_ns)
-            market.check_sleeps()
+            market.check_traders()
             bests[place] = market.bests()
             on_progress(mark_ns)
             place += 1
@@ -241,7 +241,7 @@ def _run_python(
         wake_ns += step_ns
     for late in range(place, len(times)):
         market.run_until(times[late])
-        market.check_sleeps()
+        market.check_traders()
         bests[late] = market.bests()
     market.new_reports()
     return bests, decisions
@@ -254,7 +254,7 @@ def _run_compiled(
     bests = np.zeros((len(marks), len(market.symbols), 2), np.int64)
     for place, mark_ns in enumerate(marks.tolist()):
         market.run_until(mark_ns)
-        market.check_sleeps()
+        market.check_traders()
         bests[place] = market.bests()
         on_progress(mark_ns)
     return bests, int(bots.traders.counter[WAKEUPS])

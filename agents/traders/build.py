@@ -24,6 +24,8 @@ from serl.agents.traders.records import (
     NODE,
     NODE_FREE,
     NODES_USED,
+    OUTSIDE,
+    OUTSIDE_SLOT,
     REQUESTS,
     REQUESTS_MAX,
     SCHEDULED,
@@ -107,12 +109,13 @@ class Crowd:
         for name, values in (
             ("symbol", [group.symbol for group in configs]),
             ("depth", [one.depth for one in self._kinds]),
+            ("memory_slots", [one.memory for one in self._kinds]),
             ("function_address", [one.compiled.address for one in self._kinds]),
             ("profile_address", [row.ctypes.data for row in self._profiles]),
         ):
             agents[name] = np.array(values)[groups]
-        memory_sizes = np.array([one.memory for one in self._kinds])[groups]
-        agents["memory_address"] = self._memory.ctypes.data + 8 * (np.cumsum(memory_sizes) - memory_sizes)
+        memory_slots = agents["memory_slots"].astype(np.int64)
+        agents["memory_address"] = self._memory.ctypes.data + 8 * (np.cumsum(memory_slots) - memory_slots)
         starts = np.array([(group.start_s, group.start_spread_s) for group in configs])[groups] * SECOND_NS
         latency = np.array([(group.latency_us, group.latency_spread_us) for group in configs])[groups] * 1000
         times = (self.population.open_ns, self.population.spacing_ns)
@@ -155,15 +158,26 @@ class Crowd:
         if len(traders.slab) - counter[SLAB_TOP] <= 4 * (counter[NODES_USED] + REQUESTS_MAX):
             self.traders = _with_handle(traders._replace(slab=_enlarged(traders.slab, 2 * len(traders.slab))))
 
-    def check_sleeps(self) -> None:
-        """Raises SimulationError if a trader slept for no time: it would be woken again and again, and time would not advance."""
-        if self.traders.counter[SLEEPLESS] == 0:
-            return
-        agent = self.traders.agents[self.traders.counter[SLEEPLESS] - 1]
-        raise SimulationError(
-            f"trader {agent['number']} ({self._kinds[agent['kind']].name}): expected sleep() with more than 0 ns, got {agent['sleep_ns']:.10g}; correct "
-            "what it sleeps for"
-        )
+    def check_traders(self) -> None:
+        """Raises SimulationError if a trader slept for no time, because it would be woken again and again and time would not advance, or used memory
+        that it does not have."""
+        counter = self.traders.counter
+        if counter[SLEEPLESS]:
+            who, agent = self._describe(counter[SLEEPLESS] - 1)
+            raise SimulationError(
+                f"{who}: expected sleep() with more than 0 ns, got {agent['sleep_ns']:.10g}; correct what it sleeps for"
+            )
+        if counter[OUTSIDE]:
+            who, agent = self._describe(counter[OUTSIDE] - 1)
+            raise SimulationError(
+                f"{who}: expected recall() and remember() below memory={agent['memory_slots']} of its decorator, got "
+                f"{counter[OUTSIDE_SLOT]}; raise memory or correct the index"
+            )
+
+    def _describe(self, index: int) -> tuple[str, Any]:
+        """(number and kind of a trader, its AGENT row)."""
+        agent = self.traders.agents[index]
+        return f"trader {agent['number']} ({self._kinds[agent['kind']].name})", agent
 
     @property
     def changing(self) -> list[Any]:

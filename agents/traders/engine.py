@@ -26,6 +26,8 @@ from serl.agents.traders.records import (
     NO_SLEEP,
     NO_WAKE_UP,
     NODES_USED,
+    OUTSIDE,
+    OUTSIDE_SLOT,
     REQUEST_BITS,
     REQUESTS_DROPPED,
     REQUESTS_MAX,
@@ -145,6 +147,7 @@ def _fill_view(traders: Traders, state: Any, agent: Any, now_ns: int) -> None:
     view.orders_open = agent.orders_open
     view.list_address = traders.slab.ctypes.data + 4 * agent.list_start
     view.memory_address = agent.memory_address
+    view.memory_slots, view.outside_slots = agent.memory_slots, 0
     view.value_address = traders.value.ctypes.data + 8 * symbol * traders.value.shape[1]
     view.flow_address = traders.flow.ctypes.data + 32 * symbol * FLOW_ROWS
     view.board_address = traders.forecast_board.ctypes.data + 8 * symbol * traders.forecast_board.shape[1]
@@ -234,6 +237,8 @@ def _wake(traders_handle: int, state_handle: int) -> int:
     counter[WAKEUPS] += 1
     counter[REQUESTS_DROPPED] += requests.dropped
     requests.dropped = 0
+    if traders.market_view[0].outside_slots > 0 and counter[OUTSIDE] == 0:
+        counter[OUTSIDE], counter[OUTSIDE_SLOT] = index + 1, traders.market_view[0].outside_slot
     if requests.count > 0:
         for leg in range(agent.legs + 1):
             account = index if leg == 0 else int64(traders.legs[agent.leg_start + leg].agent)

@@ -208,7 +208,7 @@ class Host:
                 self.crowd.grow()
             elif status == BOOK_FULL:
                 self.book.grow()
-        self.crowd.check_sleeps()
+        self.crowd.check_traders()
         self._public = [public[positions[0] :]] if positions[0] < len(public) else []
         self._private = [later]
         self.time_ns = until_ns

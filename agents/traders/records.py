@@ -41,6 +41,7 @@ AGENT = np.dtype(
         ("orders_open", "<i4"),
         ("legs", "<i4"),  # members of the basket that it trades, each with an account; 0: it trades one symbol
         ("leg_start", "<i4"),  # its first row of `legs`
+        ("memory_slots", "<i4"),  # numbers in its memory
     ],
     align=True,
 )
@@ -88,6 +89,9 @@ VIEW = np.dtype(
         ("list_address", "<i8"),
         ("nodes_address", "<i8"),
         ("memory_address", "<i8"),
+        ("memory_slots", "<i8"),  # numbers in the memory
+        ("outside_slots", "<i8"),  # uses of memory beyond them; ignored
+        ("outside_slot", "<i8"),  # the last of these
         ("value_address", "<i8"),
         ("value_step_ns", "<i8"),
         ("value_count", "<i8"),
@@ -128,10 +132,11 @@ NODE = np.dtype(
 NO_WAKE_UP, NO_SLEEP = -1, -2
 """Values of `wake_ns` in REQUESTS: the trader has not called `sleep`; it has called it with an invalid duration."""
 
-# Indices of Traders.counter; SLEEPLESS is 1 + the first agent that slept for no time, 0 if none has
-SCHEDULED, IN_FLIGHT, NODE_FREE, NODES_USED, IN_FLIGHT_FREE, SLAB_TOP, SPACING, REQUESTS_DROPPED, WAKEUPS, SLEEPLESS = (
-    range(10)
-)
+# Indices of Traders.counter; SLEEPLESS is 1 + the first agent that slept for no time, OUTSIDE 1 + the first that used memory which it does not
+# have, in OUTSIDE_SLOT; 0 if none has
+(
+    SCHEDULED, IN_FLIGHT, NODE_FREE, NODES_USED, IN_FLIGHT_FREE, SLAB_TOP, SPACING, REQUESTS_DROPPED, WAKEUPS, SLEEPLESS, OUTSIDE, OUTSIDE_SLOT,
+) = range(12)  # fmt: skip
 
 
 @passed_by_pointer

@@ -35,6 +35,7 @@ BUILT_IN = (
     "flow", "metaorder", "arbitrageur", "neural_flow", "forecaster", "forecast_taker",
 )  # fmt: skip
 """Modules of serl.agents.traders.kinds; each defines one kind."""
+_BUILT_IN_KINDS = "serl.agents.traders.kinds"
 
 
 class Profile(StrictSettings):
@@ -101,6 +102,8 @@ def trader(
     memory: how many numbers it keeps between wake-ups; depth: levels per side that it sees (0..10); basket: it trades a basket against its members
     (basket_api.py); forecasts: it reads forecasts, so its population must have a forecaster; everywhere: it computes forecasts from public data
     alone and sends nothing, so that every host runs a copy.
+
+    Raises PopulationError for the name of a kind of serl: which of the two traded would depend on the order of imports.
     """
     if not 0 <= depth <= DEPTH_MAX or memory < 0:
         raise PopulationError(
@@ -109,6 +112,10 @@ def trader(
         )
 
     def register(function: Function) -> Function:
+        if name in BUILT_IN and function.__module__ != f"{_BUILT_IN_KINDS}.{name}":
+            raise PopulationError(
+                f"trader {name!r} of module {function.__module__}: expected a new name, got that of a trader of serl; rename it"
+            )
         _kinds[name] = Kind(name, profile, function, memory, depth, basket, forecasts, everywhere)
         return function
 
@@ -123,7 +130,7 @@ def kinds_of(module: str) -> list[Kind]:
 def load_kind(name: str) -> Kind:
     """Imports and returns a kind by name. Raises PopulationError, which lists the known names, for an unknown one."""
     if name in BUILT_IN:
-        importlib.import_module(f"serl.agents.traders.kinds.{name}")
+        importlib.import_module(f"{_BUILT_IN_KINDS}.{name}")
     if name not in _kinds:
         raise PopulationError(
             f"expected a trader of {', '.join(sorted({*BUILT_IN, *_kinds}))}, got {name!r}; "

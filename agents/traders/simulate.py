@@ -76,7 +76,7 @@ class Simulation:
             self._run(until_ns)
         else:
             self._run_schedule(self._venue, until_ns)
-        self.crowd.check_sleeps()
+        self.crowd.check_traders()
         self.time_ns = max(self.time_ns, until_ns)
 
     def _run_schedule(self, venue: SimulatedVenue, until_ns: int) -> None:

@@ -139,15 +139,26 @@ def own_since(market: Any, index: int) -> int:
 
 
 @inlined
+def has_slot(market: Any, index: int) -> bool:
+    """Whether the trader's memory has a number at `index`; the run ends with an error if it does not, because others' memory lies there."""
+    if 0 <= index < market.memory_slots:
+        return True
+    market.outside_slots += 1
+    market.outside_slot = index
+    return False
+
+
+@inlined
 def recall(market: Any, index: int) -> float:
-    """The number at `index` of the trader's memory; initially 0."""
-    return load_float64(market.memory_address + 8 * index)
+    """The number at `index` of the trader's memory; initially 0. The run ends with an error if the memory has no such number."""
+    return load_float64(market.memory_address + 8 * index) if has_slot(market, index) else 0.0
 
 
 @inlined
 def remember(market: Any, index: int, value: float) -> None:
-    """Stores a number at `index` of the trader's memory."""
-    store_float64(market.memory_address + 8 * index, value)
+    """Stores a number at `index` of the trader's memory. The run ends with an error if the memory has no such number."""
+    if has_slot(market, index):
+        store_float64(market.memory_address + 8 * index, value)
 
 
 @inlined

@@ -210,7 +210,7 @@ class DynamicMarket:
         else:
             self._step_without_rules(span, which, children, until_ns, buffers)
         for place in range(*span):
-            self._states[int(which[place])].crowd.check_sleeps()
+            self._states[int(which[place])].crowd.check_traders()
 
     def _step_without_rules(self, span: Span, which: Any, children: Rows, until_ns: Any, buffers: Buffers) -> None:
         first, last, step = span

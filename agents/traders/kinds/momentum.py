@@ -21,7 +21,11 @@ class MomentumProfile(Profile):
     interval_s: float = Field(37.0, gt=0, description="mean wait between observations")
     short_looks: int = Field(20, ge=1, le=LONG_MAX, description="observations in the short average")
     long_looks: int = Field(50, ge=2, le=LONG_MAX, description="observations in the long average")
-    position_lots_max: int = Field(100_000, ge=1)
+    position_lots_max: int = Field(
+        100_000,
+        ge=1,
+        description="an order leads to at most this position; others of its own that still rest may add to it",
+    )
 
     @model_validator(mode="after")
     def _short_is_shorter(self) -> Self:

@@ -98,3 +98,14 @@ class SleeplessProfile(Profile):
 
 
 trader("sleepless", SleeplessProfile)(restless)
+
+
+class ForgetfulProfile(Profile):
+    slot: float = 1.0
+
+
+@trader("forgetful", ForgetfulProfile, memory=1)
+def forgetful(agent: Any, profile: Any, market: Any, requests: Any) -> None:
+    """Counts its wake-ups in a slot of its memory, which may be beyond the one that it has."""
+    remember(market, int(profile.slot), recall(market, int(profile.slot)) + 1.0)
+    sleep(requests, market, 1e9)

@@ -47,7 +47,7 @@ class TraderBench:
         self.value, self.board = np.full(10_000, 1000.0), np.zeros(BOARD_NUMBERS)
         self.agent["seed"] = seed
         view = self.view[0]
-        view["open_ns"] = OPEN_NS
+        view["open_ns"], view["memory_slots"] = OPEN_NS, kind.memory
         view["value_step_ns"], view["value_count"] = SECOND_NS, len(self.value)
         for field, array in (
             ("memory_address", self.memory), ("flow_address", self.flow), ("value_address", self.value),
