@@ -14,7 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from serl.cli import serl
-from serl.extras import MissingPackageError, extras_providing, missing_package, require, user_extras
+from serl.extras import MissingPackageError, extras_providing, missing_package, require, require_reports, user_extras
 from serl.researcher.outer import run
 from serl.researcher.outer.config import load_config
 from tests.server_fixture import start_exchange
@@ -270,3 +270,14 @@ def test_a_package_of_serl_itself_is_installed_with_serl(monkeypatch: pytest.Mon
         str(caught.value)
         == "expected the package numba for a test, got none; install it in serl's clone with: pip install -e ."
     )
+
+
+@pytest.mark.parametrize("modules", [("torch",), ("torch", "safetensors")])
+def test_reports_that_lack_only_pytorch_name_the_extra_of_the_documentation(
+    modules: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    for name in modules:
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingPackageError, match=r"\[learning\]"):
+        require_reports(*modules)

@@ -34,8 +34,9 @@ def require_day_files() -> None:
 
 
 def require_reports(*modules: str) -> None:
-    """Raises MissingPackageError unless these modules and the packages for reports with charts, including reports of day files, are installed."""
-    require("reports", "matplotlib", "pyarrow", *modules, extra="reports")
+    """Raises MissingPackageError unless the packages for reports with charts, including reports of day files, are installed, and these modules, which
+    are those of `learning`."""
+    require("reports", "matplotlib", "pyarrow", *modules, extra="learning" if modules else "reports")
 
 
 def missing_package(error: ModuleNotFoundError, purpose: str) -> MissingPackageError | None:
