@@ -226,9 +226,10 @@ def _serve(settings: "ExchangeConfig", traders: "TraderProcesses | None", began_
 def compile_ahead(context: click.Context, population: str | None, forecaster: Path | None) -> None:
     """Precompile everything an exchange runs, including every order type, for example in an image. Later starts load it from the cache."""
     began = time.perf_counter()
-    from serl.exchange.code_cache import precompiling
+    from serl.exchange.code_cache import precompiling, require_writable
     from serl.exchange.trader_processes import trader_processes
 
+    require_writable()
     traders = trader_processes(context, population, None, None, None, forecaster)
     click.echo(
         "compiling what is not in the cache yet; the first time takes 10 to 30 s, longer on a busy machine", err=True

@@ -18,6 +18,7 @@ from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from pathlib import Path
 
 import serl
+from serl.exchange.errors import UnwritableFileError
 
 CONSTANTS = ("records.py", "state.py", "feed_state.py", "constants.py")
 """Files without compiled functions, whose constants are compiled into the functions of other files."""
@@ -47,23 +48,23 @@ def _sources() -> int:
 
 
 def _folder() -> Path:
-    """The folder for compiled code: in NUMBA_CACHE_DIR, otherwise beside serl's sources, or in the user's cache if those are read-only."""
+    """The folder for compiled code: in NUMBA_CACHE_DIR, otherwise beside serl's sources, or in the user's cache if the former is read-only; the first
+    that exists if none is writable."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     beside = Path(serl.__file__).parent / "__pycache__"
     given = os.environ.get("NUMBA_CACHE_DIR")
     name = f"serl-{_sources():08x}"
-    for base in [Path(given)] if given else [beside, home / "serl"]:
-        folder = base / name
+    folders = [base / name for base in ([Path(given)] if given else [beside, home / "serl"])]
+    for folder in folders:
         with suppress(OSError):
             is_new = not folder.is_dir()
             folder.mkdir(parents=True, exist_ok=True)
             os.utime(folder)
             if is_new:
-                delete_unused(base)
-            break
-        if folder.is_dir():  # read-only, but it exists
-            break
-    return folder
+                delete_unused(folder.parent)
+        if os.access(folder, os.W_OK):
+            return folder
+    return next((folder for folder in folders if folder.is_dir()), folders[-1])
 
 
 def delete_unused(base: Path) -> None:
@@ -75,7 +76,20 @@ def delete_unused(base: Path) -> None:
 
 
 FOLDER = _folder()
-"""The folder for the compiled code of these sources. If it does not exist, no folder is writable and nothing is stored."""
+"""The folder for the compiled code of these sources. If no folder is writable, it may not exist, and nothing is stored."""
+
+
+def is_writable() -> bool:
+    """Whether compiled code can be stored."""
+    return os.access(FOLDER, os.W_OK)
+
+
+def require_writable() -> None:
+    """Raises UnwritableFileError if compiled code cannot be stored."""
+    if not is_writable():
+        raise UnwritableFileError(
+            f"{FOLDER}: expected a writable folder for compiled code, got none; set NUMBA_CACHE_DIR to a folder that you can write to"
+        )
 
 
 def is_kept(name: str) -> bool:
@@ -87,7 +101,7 @@ def is_kept(name: str) -> bool:
 @contextmanager
 def alone(name: str, wait: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Lets only one process at a time compile `name` within the block. A second process calls `wait`, waits, and then loads what the first compiled."""
-    if not os.access(FOLDER, os.W_OK):  # nothing can be kept, and there is nobody to wait for
+    if not is_writable():  # nothing can be kept, and there is nobody to wait for
         yield
         return
     with open(FOLDER / name, "ab") as file:

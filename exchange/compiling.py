@@ -15,23 +15,28 @@ import numba
 import numpy as np
 from llvmlite import binding as llvm
 from numba import cfunc, njit, types
+from numba.core import caching
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import overload
 
-from serl.exchange.code_cache import FOLDER, alone
+from serl.exchange.code_cache import FOLDER, alone, is_writable
 
 
 @contextmanager
 def _kept_here() -> Iterator[None]:
-    """Functions decorated within the block are cached in FOLDER; the caches of other functions stay where they are."""
-    before = numba.config.CACHE_DIR
+    """Functions decorated within the block are cached in FOLDER; the caches of other functions stay where they are. If FOLDER is read-only, they are
+    loaded from it, and what is compiled within the block is not stored."""
+    locator, file = caching._CacheLocator, caching.IndexDataCacheFile
+    before = numba.config.CACHE_DIR, locator.ensure_cache_path, file.save
     numba.config.CACHE_DIR = str(FOLDER)
+    if not is_writable():  # numba would look for another folder, and raise RuntimeError if there is none
+        locator.ensure_cache_path, file.save = lambda self: None, lambda self, key, data: None
     try:
         yield
     finally:
-        numba.config.CACHE_DIR = before
+        numba.config.CACHE_DIR, locator.ensure_cache_path, file.save = before
 
 
 _OPTIONS = {"_nrt": False, "error_model": "numpy"}
@@ -52,7 +57,7 @@ def _once(compile_: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
 
     def compile_or_load(arguments: Any) -> Any:
         # in this order, because numba holds its lock while it compiles the functions that this one calls
-        with global_compiler_lock, alone(name):
+        with global_compiler_lock, alone(name), _kept_here():
             return compile_(arguments)
 
     return compile_or_load

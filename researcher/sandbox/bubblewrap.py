@@ -1,7 +1,6 @@
 """The command line of bubblewrap: which files a job can see, and which namespaces it gets."""
 
 import importlib.util
-import os
 import shutil
 import site
 import subprocess
@@ -11,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import serl
+from serl.exchange import code_cache
 from serl.researcher.sandbox.errors import SandboxUnavailableError
 from serl.researcher.sandbox.job_folder import FOLDER
 from serl.researcher.sandbox.limits import Limits
@@ -137,10 +137,10 @@ def command(
         **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), threads),
     }  # fmt: skip
     paths = list(readable_paths())
-    cache_folder = os.environ.get("NUMBA_CACHE_DIR")
-    if cache_folder and Path(cache_folder).is_dir():
-        environment["NUMBA_CACHE_DIR"] = os.path.abspath(cache_folder)
-        paths.append(Path(cache_folder).absolute())
+    if code_cache.FOLDER.is_dir():  # named, because a job's home is another, writable one
+        compiled = code_cache.FOLDER.absolute()
+        environment["NUMBA_CACHE_DIR"] = str(compiled.parent)
+        paths.append(compiled)
     mounts = [word for name, path in inputs.items() for word in ("--ro-bind", str(path.resolve()), f"{INPUTS}/{name}")]
     variables = [word for name, value in environment.items() for word in ("--setenv", name, value)]
     return [

@@ -87,23 +87,18 @@ def compiled_code() -> Iterator[Finding]:
     """Whether numba's cache can be written and contains the order book; whether pyzmq has its bundled library."""
     try:
         from serl.exchange import code_cache, libzmq
-    except RuntimeError as error:  # numba raises it without a writable folder
+    except RuntimeError as error:  # numba raises it if it finds no folder
         yield Finding("numba cache", "broken", str(error), "set NUMBA_CACHE_DIR to a writable folder")
         return
     folder = code_cache.FOLDER
-    if not folder.is_dir():
-        yield Finding(
-            "numba cache",
-            "broken",
-            f"{folder} cannot be created",
-            "set NUMBA_CACHE_DIR to a folder that you can write to",
-        )
-        return
     if code_cache.is_kept("book"):
         yield Finding("numba cache", "ok", f"the order book is compiled ({folder})")
-    else:
+    elif code_cache.is_writable():
         advice = "nothing; the first start compiles for 10 to 30 s"
         yield Finding("numba cache", "optional", f"nothing compiled yet ({folder})", advice)
+    else:
+        found = f"{folder} cannot be written, so each start compiles"
+        yield Finding("numba cache", "broken", found, "set NUMBA_CACHE_DIR to a folder that you can write to")
     if libzmq.AVAILABLE:
         yield Finding("libzmq", "ok", "bundled with pyzmq")
     else:

@@ -1,6 +1,7 @@
 """Where compiled code is kept, and that nothing is compiled twice at once."""
 
 import os
+import runpy
 import subprocess
 import sys
 import time
@@ -8,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from serl.exchange import code_cache
+import serl
+from serl.exchange import code_cache, compiling
 
 
 def test_the_second_caller_waits_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,3 +88,46 @@ def test_what_compiles_beside_a_command_yields_to_it_and_gets_no_ctrl_c(
         own = os.getpriority(os.PRIO_PROCESS, 0)
         assert os.getpriority(os.PRIO_PROCESS, process.pid) == min(19, own + 3)
     assert process.returncode is not None, "it ends with the context"
+
+
+def test_a_folder_that_another_user_made_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As after `sudo serl doctor`: numba would store the code elsewhere, under names that stay the same after an update."""
+    read_only = tmp_path / "serl" / "__pycache__" / "serl-00000000"
+    read_only.mkdir(parents=True)
+    access = os.access  # root may write everywhere
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != read_only and access(path, mode))
+    monkeypatch.setattr(serl, "__file__", str(tmp_path / "serl" / "__init__.py"))
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    assert code_cache._folder() == tmp_path / "home" / "serl" / "serl-00000000"
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/none")
+    assert code_cache._folder() == read_only, "the code in it can be loaded"
+
+
+def test_code_is_loaded_from_a_read_only_folder_and_none_is_stored(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    for module in (code_cache, compiling):
+        monkeypatch.setattr(module, "FOLDER", kept)
+    for name in ("first", "second"):
+        (tmp_path / f"{name}.py").write_text(SOURCE)
+    runpy.run_path(str(tmp_path / "first.py"))
+    stored = {path: path.stat().st_mtime_ns for path in kept.rglob("*")}
+    assert any(path.suffix == ".nbi" for path in stored)
+    for module in (code_cache, compiling):
+        monkeypatch.setattr(module, "is_writable", lambda: False)
+    first, second = (runpy.run_path(str(tmp_path / f"{name}.py"))["double"] for name in ("first", "second"))
+    assert sum(first.stats.cache_hits.values()) == 1
+    assert second(4) == 8 and not second.stats.cache_hits
+    assert {path: path.stat().st_mtime_ns for path in kept.rglob("*")} == stored
+
+
+def test_compiling_ahead_where_nothing_can_be_stored_is_refused(tmp_path: Path) -> None:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": "/proc/none"}
+    done = subprocess.run(
+        [sys.executable, "-m", "serl", "exchange", "compile"], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 2 and done.stderr.startswith("error: /proc/none/serl-"), done.stderr
+    assert "set NUMBA_CACHE_DIR" in done.stderr and done.stderr.count("\n") == 1
