@@ -18,7 +18,8 @@ from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from pathlib import Path
 
 import serl
-from serl.exchange.errors import UnwritableFileError
+from serl.exchange.errors import ConfigError, UnwritableFileError
+from serl.exchange.user_folders import user_cache
 
 CONSTANTS = ("records.py", "state.py", "feed_state.py", "constants.py")
 """Files without compiled functions, whose constants are compiled into the functions of other files."""
@@ -50,11 +51,14 @@ def _sources() -> int:
 def _folder() -> Path:
     """The folder for compiled code: in NUMBA_CACHE_DIR, otherwise beside serl's sources, or in the user's cache if the former is read-only; the first
     that exists if none is writable."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    beside = Path(serl.__file__).parent / "__pycache__"
-    given = os.environ.get("NUMBA_CACHE_DIR")
+    bases = [Path(serl.__file__).parent / "__pycache__"]
+    if given := os.environ.get("NUMBA_CACHE_DIR"):
+        bases = [Path(given)]
+    else:
+        with suppress(ConfigError):  # there is no home
+            bases.append(user_cache())
     name = f"serl-{_sources():08x}"
-    folders = [base / name for base in ([Path(given)] if given else [beside, home / "serl"])]
+    folders = [base / name for base in bases]
     for folder in folders:
         with suppress(OSError):
             is_new = not folder.is_dir()

@@ -1,6 +1,5 @@
 """`serl binance`: an exchange for bots that speak Binance's spot API."""
 
-import os
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +8,7 @@ import click
 
 from serl.exchange.cli_login import curve_option, token_options
 from serl.exchange.errors import ConfigError
+from serl.exchange.user_folders import user_folder
 from serl.gateways.addresses import read_address
 from serl.gateways.connections import REQUESTS, ConnectionLimits, connection_options
 
@@ -126,5 +126,9 @@ def _accounts(file: Path | None, names: tuple[str, ...], quote: str, balance: st
 
 def _folder(connect: str) -> Path:
     """The folder in which this user's gateways keep the client order ids for an exchange."""
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "serl" / "binance" / connect.rpartition("/")[2].replace(":", "-")
+    return (
+        user_folder("XDG_STATE_HOME", ".local/state")
+        / "serl"
+        / "binance"
+        / connect.rpartition("/")[2].replace(":", "-")
+    )

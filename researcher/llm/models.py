@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from serl.exchange.user_folders import user_cache
 from serl.researcher.llm.errors import ModelFileError
 
 _BLOCK_BYTES = 1 << 20
@@ -80,10 +81,10 @@ MODELS = {
 
 
 def models_folder() -> Path:
-    """The folder of fetched models; it may not exist yet."""
+    """The folder of fetched models; it may not exist yet. ConfigError if the user has no home."""
     if own := os.environ.get("SERL_MODELS"):
         return Path(own).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "serl" / "models"
+    return user_cache() / "models"
 
 
 def find(name: str) -> Path:

@@ -10,6 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 from serl.exchange.errors import SerlError
+from serl.exchange.user_folders import user_cache
 
 CHECKOUT = Path(__file__).parents[2]
 PACKAGES = ("exchange", "history", "clients", "gateways", "agents", "researcher", "src/serl")
@@ -33,7 +34,7 @@ def require_checkout(root: Path = CHECKOUT) -> None:
 def built_site(root: Path = CHECKOUT) -> Path:
     """The folder of the site. Unless the cache has a site of the same content, it is built, which takes half a minute. NoDocumentation if that
     fails."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "serl" / "docs"
+    cache = user_cache() / "docs"
     place = cache / hashlib.sha256(os.fsencode(root)).hexdigest()[:12]
     site = place / fingerprint(root)
     if not site.is_dir():

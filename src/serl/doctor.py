@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from serl.clients.dashboard import PORT
-from serl.exchange.errors import SerlError
+from serl.exchange.errors import ConfigError, SerlError
 from serl.exchange.ports import PORTS, free_port, listening_process, port_is_free
 from serl.extras import install_command, requirements, user_extras
 
@@ -120,8 +120,13 @@ def sandbox() -> Iterator[Finding]:
 
 def models() -> Iterator[Finding]:
     """Presence and size of the embedded language models; `serl llm verify` checks their hashes."""
-    from serl.researcher.llm.models import MODELS
+    from serl.researcher.llm.models import MODELS, models_folder
 
+    try:
+        models_folder()
+    except ConfigError as error:
+        yield Finding("models", "optional", str(error), "only the embedded models need it")
+        return
     for model in MODELS.values():
         name = f"model {model.name}"
         if not model.path.is_file():
