@@ -29,9 +29,9 @@ def command(*words: str, **environment: str) -> "subprocess.CompletedProcess[str
 
 
 def test_folders_are_those_of_the_environment_or_in_the_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/ann")
+    monkeypatch.setenv("HOME", "/users/ann")
     monkeypatch.setenv("XDG_CACHE_HOME", "")
-    assert user_cache() == Path("/home/ann/.cache/serl")
+    assert user_cache() == Path("/users/ann/.cache/serl")
     monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
     assert user_cache() == Path("/caches/serl")
 
