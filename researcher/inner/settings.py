@@ -21,6 +21,7 @@ LEARNING = PPOConfig(
 STATIC = MarketConfig(kind="static", environments=64, deviation_bps=0.05, unfilled_bps=1)
 DYNAMIC = MarketConfig(kind="dynamic", population="liquid", hours="09:35-11:30", deviation_bps=0.05, unfilled_bps=1)
 
+DEFAULTS = {"market": STATIC, "dynamic": DYNAMIC, "ppo": LEARNING}
 SHARED = "actions", "levels", "left_out", "offset_ticks", "offset_bps"
 """Settings of a market that define a policy's observations and actions."""
 
@@ -41,6 +42,16 @@ class TrainingSettings(StrictSettings):
     )
     agents: int = Field(2, ge=2, le=8, description="agents that share a parent order, with a `communicate` module")
     steps_share: float = Field(1.0, gt=0, le=1, description="share of the budget's steps after which training stops")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keeps_other_defaults(cls, values: Any) -> Any:
+        """Single settings of a market or of `ppo` leave the others at their defaults here. A market with a `kind` is described as a whole."""
+        if not isinstance(values, dict):
+            return values
+        given = {name: values[name] for name in DEFAULTS if isinstance(values.get(name), dict)}
+        partial = {name: one for name, one in given.items() if "kind" not in one}
+        return values | {name: DEFAULTS[name].model_dump(exclude_unset=True) | one for name, one in partial.items()}
 
     @model_validator(mode="after")
     def _of_training(self) -> "TrainingSettings":

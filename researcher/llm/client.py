@@ -40,10 +40,11 @@ class Client:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         budget = budget or BudgetConfig()
-        free = not (endpoint.usd_per_million_prompt_tokens or endpoint.usd_per_million_completion_tokens)
-        if budget.usd_max is not None and free:
+        priced = endpoint.usd_per_million_prompt_tokens or endpoint.usd_per_million_completion_tokens
+        if budget.usd_max is not None and not priced and endpoint.dialect != "embedded":  # which runs on this machine
             raise ConfigError(
-                "usd_max: expected the prices of the endpoint; set usd_per_million_prompt_tokens and usd_per_million_completion_tokens"
+                f"usd_max: expected the prices of {endpoint.model}; set usd_per_million_prompt_tokens and usd_per_million_completion_tokens of its "
+                "endpoint (0.000001, if it is free)"
             )
         self.endpoint, self.budget, self.offline = endpoint, budget, offline
         self.record = Record(record)

@@ -63,6 +63,13 @@ class LowLevel(StrictSettings):
     )
     tuning: TuningConfig = TuningConfig(microbatch=2)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _keeps_microbatch(cls, values: Any) -> Any:
+        """Single settings of `tuning` leave its microbatch at the default here, which takes less memory than that of TuningConfig."""
+        tuning = values.get("tuning") if isinstance(values, dict) else None
+        return values | {"tuning": {"microbatch": 2} | tuning} if isinstance(tuning, dict) else values
+
 
 Operator = Literal["fresh", "rewrite", "diff", "combine", "cross", "mutate", "signal", "surrogate", "uniform"]
 OPERATORS: tuple[Operator, ...] = (

@@ -123,4 +123,5 @@ def _duplicate(made: Made, known: tuple[set[str], set[str]]) -> str | None:
 def _unused(draft: Draft, reason: str) -> Draft:
     """The draft marked as unused, because its candidate is known already: it has no score of its own, so nothing is learnt from it."""
     verdict = Verdict(draft.kind, draft.model, len(draft.verdicts), "archive", "duplicate", reason)
-    return replace(draft, prompt=None, conversation=(), answer=None, verdicts=(*draft.verdicts, verdict))
+    kept = draft.conversation if draft.origin == "model" else ()  # its length says how many answers a module took
+    return replace(draft, prompt=None, conversation=kept, answer=None, verdicts=(*draft.verdicts, verdict))

@@ -13,8 +13,8 @@ AFTER_ALL = 1 << 40
 
 
 def operator_table(database: Database) -> list[dict[str, Any]]:
-    """A row for each operator and model: attempts, candidates from them, candidates with a score, the mean paired difference to the incumbent at
-    that time with its standard error over candidates, and how many beat it by more than two standard errors. Empty for older runs."""
+    """A row for each operator and model: attempts, candidates from them, candidates with a score, the mean paired difference to the best candidate
+    at that time with its standard error over candidates, and how many beat it by more than two standard errors. Empty for older runs."""
     past = PastResults(database, AFTER_ALL)
     tried: dict[Arm, list[bool]] = {}
     for row in database.rows("SELECT operator, model, used FROM attempts ORDER BY iteration, slot, number"):

@@ -31,7 +31,7 @@ def page(found: dict[str, Any], origin: Origin) -> str:
         *_race(found["race"], found["incumbent"]),
         "<h2>PA by iteration</h2>", curve(found["iterations"]),
         "<h2>Valid modules</h2><p>By model; the first row is the untuned model.</p>", _table(found["valid"]),
-        "<h2>Operators</h2><p>The operators that made the candidates: attempts, candidates, and their difference to the incumbent at that time, on the same orders.</p>", _table(found["operators"]),
+        "<h2>Operators</h2><p>The operators that made the candidates: attempts, candidates, and their difference to the best candidate at that time.</p>", _table(found["operators"]),
         *_signals(found["signals"]),
         "<h2>Verdicts</h2><p>Every answer and every evaluation, by stage, reason and model.</p>", _table(found["verdicts"]),
         *_ablations(found["ablations"]),

@@ -126,8 +126,9 @@ def idle_models(database: Database) -> list[str]:
     for model, each in valid.items():
         if not any(each):
             last = database.one(
-                "SELECT text FROM verdicts WHERE model LIKE ? || '%' AND slot IS NOT NULL AND reason != 'ok' ORDER BY id DESC",
+                "SELECT text FROM verdicts WHERE (model = ? OR instr(model, ?) = 1) AND slot IS NOT NULL AND reason != 'ok' ORDER BY id DESC",
                 model,
+                f"{model}+",
             )
             lines.append(
                 f"warning: {model} wrote no valid module in {len(each)} attempts, so it had no part in this run; the last failed with: "

@@ -20,7 +20,7 @@ from serl.researcher.inner import evaluate as inner
 from serl.researcher.inner import job, rules, training
 from serl.researcher.inner.candidate_settings import designed
 from serl.researcher.inner.score import score
-from serl.researcher.inner.settings import LEARNING, Settings
+from serl.researcher.inner.settings import DYNAMIC, LEARNING, STATIC, Settings
 from serl.researcher.modules.contracts import Form, Kind
 from serl.researcher.modules.errors import SpecError
 from serl.researcher.modules.example import example
@@ -202,3 +202,12 @@ def test_serl_evaluate_reads_rules_and_what_is_learnt_beside_them(settings: Sett
     rows = json.loads((tmp_path / "reports" / "evaluation.json").read_text())
     assert "rule" in str(rows) and "both" in str(rows)
     assert "rule: 0 steps, seed 0" in " ".join(result.output.split())
+
+
+def test_single_settings_leave_the_others_at_their_defaults() -> None:
+    given = {"market": {"data": ["bars.parquet"]}, "dynamic": {"simulated_days": 3}, "ppo": {"entropy": 0.01}}
+    found = Settings.model_validate(given)
+    assert found.market == STATIC.model_copy(update={"data": [Path("bars.parquet")]})
+    assert found.dynamic == DYNAMIC.model_copy(update={"simulated_days": 3})
+    assert found.ppo == LEARNING.model_copy(update={"entropy": 0.01})
+    assert Settings.model_validate({"dynamic": {"kind": "dynamic"}}).dynamic.population == "rmsc04", "a whole market"

@@ -81,6 +81,14 @@ def test_a_bad_answer_is_repaired(reply: Any, verdict: tuple[str, str], tmp_path
     assert valid_shares(database)[0]["valid"] == 1
 
 
+def test_a_duplicate_that_was_repaired_was_not_valid_at_once(tmp_path: Path) -> None:
+    repaired = [completion("prose"), completion(REWARD)]
+    database, *_ = ran(tmp_path, [*repaired, *repaired], iterations=2)
+    assert counted(database)["archive", "duplicate"] == 1
+    (share,) = valid_shares(database)
+    assert (share["modules"], share["valid"], share["valid_at_once"]) == (2, 1.0, 0.0)
+
+
 def test_a_repair_is_asked_for_after_the_prompt_and_the_last_answer_alone() -> None:
     """The module is learnt with the messages that its answer replied to."""
     prompt, long = [{"role": "user", "content": "Write a reward."}], "no " * 3000

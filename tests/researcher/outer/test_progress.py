@@ -12,8 +12,10 @@ from serl.cli import serl as command
 from serl.researcher.candidates import Result
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.outer import run
+from serl.researcher.outer.database import Database
 from serl.researcher.outer.progress import UNANSWERED_TOLD, proposal_line, result_line, show_progress
 from serl.researcher.outer.records import Draft, Proposal, Verdict
+from serl.researcher.outer.report import idle_models
 from tests.researcher.outer.small import Arithmetic, config_of, score_of
 
 
@@ -103,3 +105,13 @@ def test_a_run_does_not_start_without_its_endpoint(tmp_path: Path) -> None:
     )
     assert started.exit_code != 0 and not (tmp_path / "run").exists()
     assert "http://127.0.0.1:1/v1 does not answer" in str(started.exception)
+
+
+def test_an_idle_model_is_warned_of_with_its_own_error(tmp_path: Path) -> None:
+    database = Database(tmp_path / "run.db")
+    for slot, model in enumerate(("gpt", "gpt-mini")):
+        verdicts = (Verdict(Kind.REWARD, model, 0, "answer", "prose", f"error of {model}"),)
+        database.add_proposal(1, slot, Proposal(None, (Draft(Kind.REWARD, "spec", "model", model, None, None, verdicts),)))  # fmt: skip
+    lines = idle_models(database)
+    database.close()
+    assert [line.rpartition(": ")[2] for line in lines] == ["error of gpt", "error of gpt-mini"]

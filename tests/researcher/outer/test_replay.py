@@ -10,8 +10,9 @@ import pytest
 
 pytest.importorskip("openai", reason="the extra `researcher` is not installed")
 
+from serl.researcher.llm.client import Client, ReplayedClient
 from serl.researcher.llm.errors import OfflineMissError
-from serl.researcher.llm.settings import Endpoint
+from serl.researcher.llm.settings import BudgetConfig, Endpoint
 from serl.researcher.outer import run
 from serl.researcher.outer.author import Author
 from tests.researcher.llm.fake import completion, fake_endpoint
@@ -95,3 +96,12 @@ def test_a_run_that_ended_on_its_budget_is_replayed_to_that_end(tmp_path: Path) 
     assert content(replayed) == content(database)
     replayed.close()
     database.close()
+
+
+def test_a_model_on_this_machine_costs_nothing_of_a_budget_of_money(tmp_path: Path) -> None:
+    with fake_endpoint(completion(), kind="embedded") as fake:
+        embedded = Endpoint(base_url=fake.url, model="tiny", dialect="embedded")
+        asked = Client(embedded, BudgetConfig(usd_max=0.01), tmp_path / run.RECORD)
+        assert asked.complete([{"role": "user", "content": "go"}]).cost_usd == 0
+    replayed = ReplayedClient("tiny", BudgetConfig(usd_max=0.01), tmp_path / run.RECORD)
+    assert replayed.complete([{"role": "user", "content": "go"}]).cached == 1

@@ -245,6 +245,11 @@ def test_a_budget_without_the_dynamic_market_takes_any_layout() -> None:
     assert config.inner.market.levels == 3
 
 
+def test_single_settings_of_tuning_take_no_more_memory() -> None:
+    config = config_of(low_level={"tuning": {"methods": ["preference"]}})
+    assert config.low_level and config.low_level.tuning.microbatch == 2
+
+
 def test_what_two_markets_must_share_is_what_training_compares() -> None:
     """Every difference of settings that training would refuse is told before: those of the interface, but for its units."""
     fields = {field.name for field in dataclasses.fields(Interface)}

@@ -95,7 +95,8 @@ def test_a_run_with_every_kind_every_operator_and_every_mistake(tmp_path: Path) 
     assert {"fresh", "rewrite"} <= tried
     assert {row["model"] for row in found["operators"]} >= {"fake", "little"}
     assert sum(row["candidates"] for row in found["operators"]) == 8 - found["candidates"].get("rejected", 0)
-    assert "<h2>Operators</h2>" in (tmp_path / "report.html").read_text()
+    page = (tmp_path / "report.html").read_text()
+    assert "<h2>Operators</h2>" in page and "difference to the best candidate at that time" in page
 
 
 @pytest.mark.parametrize(("kinds", "changes"), [
