@@ -76,6 +76,38 @@ def test_an_interruption_while_pandas_is_imported_is_raised_afterwards(tmp_path:
     assert (done.returncode, done.stdout) == (-signal.SIGINT, "imported\n"), done.stderr
 
 
+FREEING = """
+import signal, sys, weakref
+from serl.signals import unwind_on_signals
+
+class Value:
+    def __del__(self):
+        if sys.argv[1] == "__del__":
+            signal.raise_signal(signal.SIGINT)
+
+class Key:
+    def __hash__(self):
+        if found and sys.argv[1] == "weakref":
+            signal.raise_signal(signal.SIGINT)
+        return 1
+
+unwind_on_signals()
+value, found = Value(), weakref.WeakValueDictionary()
+found[Key()] = value
+print(len(found))
+del value  # and its entry, for which the key is hashed
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize("where", ["__del__", "weakref"])
+def test_an_interruption_while_an_object_is_freed_is_raised_afterwards(where: str) -> None:
+    """Python only prints what is raised there, so that Ctrl-C had no effect."""
+    done = subprocess.run([sys.executable, "-c", FREEING, where], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (-signal.SIGINT, "1\n"), done.stderr
+    assert "ignored" not in done.stderr
+
+
 CLASS = """
 import os, signal
 from serl import cli

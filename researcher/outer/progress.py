@@ -115,5 +115,5 @@ def _twap_text(score: Score) -> str:
 def iteration_line(row: dict[str, Any]) -> str:
     """The figures of an iteration in one line."""
     if row["pa_bps"] is None:
-        return f"iteration {row['iteration']}: no candidate has a score, {row['seconds']:.0f} s"
+        return f"iteration {row['iteration']}: no candidate was trained and scored to the end, {row['seconds']:.0f} s"
     return f"iteration {row['iteration']}: PA {row['pa_bps']:+.2f} bps, moving average of PA {row['ema_bps']:+.2f}, {row['seconds']:.0f} s"

@@ -9,6 +9,8 @@ from types import FrameType
 import click
 
 RETRY_S = 0.05
+CALLBACKS = ("weakref", "_weakrefset")
+"""Modules of Python whose functions run when an object is freed."""
 
 
 def unwind_on_signals() -> None:
@@ -31,13 +33,14 @@ def _unwind(number: int, frame: FrameType | None) -> None:
 
 
 def _would_be_lost(frame: FrameType | None) -> bool:
-    """Whether an exception would be lost. That is so in a callback of Python's own import locks; while pandas is imported, which pyarrow does in compiled
-    code that drops any error; and where LLVM calls back into Python, as it does while it loads compiled code. There the exception would also leave a
-    function without code, and calling that function later would crash the process."""
+    """Whether an exception would be lost. That is so in a callback of Python's own import locks; where Python frees an object; while pandas is imported,
+    which pyarrow does in compiled code that drops any error; and where LLVM calls back into Python, as it does while it loads compiled code. There the
+    exception would also leave a function without code, and calling that function later would crash the process."""
     if frame is not None and frame.f_code.co_name == "cb" and frame.f_globals.get("__name__") == "importlib._bootstrap":
         return True
     while frame is not None:
-        if frame.f_globals.get("__name__", "").startswith("llvmlite.") or _imports_pandas(frame):
+        module = frame.f_globals.get("__name__", "")
+        if module.startswith("llvmlite.") or _imports_pandas(frame) or _frees_an_object(frame, module):
             return True
         frame = frame.f_back
     return False
@@ -45,3 +48,7 @@ def _would_be_lost(frame: FrameType | None) -> bool:
 
 def _imports_pandas(frame: FrameType) -> bool:
     return frame.f_code.co_name == "_find_and_load" and frame.f_locals.get("name") == "pandas"
+
+
+def _frees_an_object(frame: FrameType, module: str) -> bool:
+    return module in CALLBACKS or frame.f_code.co_name == "__del__"

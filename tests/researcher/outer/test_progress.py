@@ -13,7 +13,7 @@ from serl.researcher.candidates import Result
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.outer import run
 from serl.researcher.outer.database import Database
-from serl.researcher.outer.progress import UNANSWERED_TOLD, proposal_line, result_line, show_progress
+from serl.researcher.outer.progress import UNANSWERED_TOLD, iteration_line, proposal_line, result_line, show_progress
 from serl.researcher.outer.records import Draft, Proposal, Verdict
 from serl.researcher.outer.report import idle_models
 from tests.researcher.outer.small import Arithmetic, config_of, score_of
@@ -79,6 +79,8 @@ def test_lines_say_why() -> None:
         == "training, training timeout: after 600 s"
     )
     assert result_line(Result("halved", "others were better", score_of(-2.0), None, {})) == "halved, PA -2.00 bps, others were better"  # fmt: skip
+    eliminated = {"iteration": 2, "pa_bps": None, "seconds": 77.0}
+    assert iteration_line(eliminated) == "iteration 2: no candidate was trained and scored to the end, 77 s"
 
 
 def test_a_model_that_does_not_answer_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
