@@ -33,6 +33,7 @@ from serl.clients.relogin import Relogin
 from serl.clients.session import Grant, Order, RowsMessage, Session
 from serl.clients.stale_books import StaleBooks, snapshot_query
 from serl.clients.values import FeedMessage, Price, to_ticks
+from serl.exchange.integers import integer
 from serl.exchange.news import FEED_KIND, TOPIC
 from serl.exchange.records import CommandKind
 from serl.exchange.terms import NO_TERMS, Terms
@@ -324,6 +325,7 @@ class ClientCore(Connection):
 
         A participant whose feed has a latency follows the book from its first call on: a snapshot would show what cannot have reached it yet.
         """
+        depth = integer("depth", depth, least=0)
         if self.session.topic_prefix and f"l2/{symbol}/" not in self.books:
             yield from self.follow(symbol, "l2")
         followed = self.books.get(f"l2/{symbol}/")

@@ -6,6 +6,7 @@ from decimal import Decimal
 from serl.clients.core import ClientCore, Steps
 from serl.clients.news import NewsPages
 from serl.clients.values import AssetBalance, Balance, SymbolStatus, Trade, balances_in_money
+from serl.exchange.integers import integer
 from serl.exchange.news import News
 from serl.exchange.symbol_rules import SymbolRules
 from serl.exchange.wire import Kind
@@ -25,6 +26,7 @@ def balances(core: ClientCore) -> Steps[dict[str, AssetBalance]]:
 
 def trades(core: ClientCore, symbol: str, count: int) -> Steps[list[Trade]]:
     """The last trades, newest last."""
+    count = integer("count", count, least=0)
     reply = yield from core.ask(Kind.TRADES, core.session.instrument(symbol).number, count)
     return [Trade(*trade) for trade in reply[5]]
 
@@ -44,7 +46,7 @@ def rules_of(core: ClientCore, symbols: Iterable[str]) -> Steps[list[SymbolRules
 
 def news(core: ClientCore, count: int) -> Steps[list[News]]:
     """The last `count` messages, oldest first."""
-    pages = NewsPages(count)
+    pages = NewsPages(integer("count", count, least=0))
     while not pages.are_complete:
         pages.add((yield from core.ask(Kind.NEWS, core.session.token, pages.after))[5])
     return pages.messages

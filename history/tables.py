@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serl.exchange.errors import ConfigError
+from serl.exchange.integers import INT64_MAX, integer
 from serl.exchange.market import Market
 from serl.exchange.records import EVENT, EventFlag, EventKind, Rows
 from serl.exchange.row_tables import SIDE_NAMES, RowContext, command_table, event_table, find
@@ -93,7 +94,7 @@ def book(
 
     ConfigError for invalid settings.
     """
-    if not 1 <= depth <= DEPTH_MAX:
+    if not 1 <= (depth := integer("depth", depth)) <= DEPTH_MAX:
         raise ConfigError(f"depth: expected 1 to {DEPTH_MAX} levels, got {depth}")
     if every_s is not None:
         if times_ns is not None:
@@ -176,10 +177,16 @@ def _first_columns(rows: BookRows, context: RowContext) -> dict[str, Column]:
 def _checked_times(times_ns: Any) -> NDArray[np.int64]:
     """The times as an array. ConfigError for other units: a column `time` counts from 1970, floats are seconds or have lost nanoseconds."""
     given = np.asarray(times_ns)
-    if given.size and not np.issubdtype(given.dtype, np.integer):
+    if given.ndim != 1:
+        raise ConfigError(
+            f"times_ns: expected a list of times, got an array of {given.ndim} dimensions; give one dimension"
+        )
+    if given.size and given.dtype.kind not in "iu":  # timedelta64 counts as an integer of numpy, of any unit
         raise ConfigError(
             f"times_ns: expected integers, nanoseconds after midnight, got {given.dtype}; give those of a column time_ns"
         )
+    if given.size and given.max() > INT64_MAX:
+        raise ConfigError(f"times_ns: expected times that fit in 64 bits, got {given.max()}; check their unit")
     if (np.diff(given) < 0).any():
         raise ConfigError("times_ns: expected increasing times, got a smaller one after a larger; sort them")
     return np.ascontiguousarray(given, np.int64)
@@ -187,9 +194,12 @@ def _checked_times(times_ns: Any) -> NDArray[np.int64]:
 
 def _grid(day: Day, every_s: float) -> NDArray[np.int64]:
     """Multiples of `every_s` in ns, from the first command until after the last."""
-    if not 1 <= every_s * SECOND_NS <= EVERY_S_MAX * SECOND_NS:
+    try:
+        step_ns = round(float(every_s) * SECOND_NS)  # the product of a numpy float32 would have its few digits
+    except (TypeError, ValueError, OverflowError):
+        step_ns = 0
+    if not 1 <= step_ns <= EVERY_S_MAX * SECOND_NS:
         raise ConfigError(f"every_s: expected a time of a nanosecond or more, up to {EVERY_S_MAX:,} s, got {every_s} s")
-    step_ns = round(every_s * SECOND_NS)
     if not len(day):
         return np.zeros(0, np.int64)
     first_ns, last_ns = (int(day.commands["time_ns"][place]) for place in (0, -1))

@@ -18,6 +18,7 @@ from serl.clients.session import Instrument, Order, Report
 from serl.clients.values import Balance, Price, SymbolStatus, Trade, balances_in_money, to_ticks
 from serl.exchange.account import account_rows
 from serl.exchange.feed import symbol_status
+from serl.exchange.integers import integer
 from serl.exchange.latency import Delays
 from serl.exchange.market import Market
 from serl.exchange.reasons import REASONS_SIZE, count_rejections
@@ -277,7 +278,8 @@ class BacktestMarket:
         """See StrategyMarket."""
         number = self._number(symbol)
         size = self._word[loop.LEVELS_SIZE]
-        wanted = depth or int(self.market.state.level_count[number])
+        every = int(self.market.state.level_count[number])
+        wanted = min(integer("depth", depth, least=0), every) or every
         if wanted > size:
             self._grow_levels(wanted)
             size = wanted
@@ -288,7 +290,8 @@ class BacktestMarket:
     def trades(self, symbol: str, count: int = 100) -> list[Trade]:
         """See StrategyMarket."""
         number, total = self._number(symbol), self.trade_count(symbol)
-        places = np.arange(max(0, total - min(count, TRADES_MAX)), total) % loop.TRADES_KEPT
+        count = min(integer("count", count, least=0), TRADES_MAX)
+        places = np.arange(max(0, total - count), total) % loop.TRADES_KEPT
         rows = self._buffers[loop.TRADES][number * loop.TRADES_KEPT + places]
         return [
             Trade(match, time_ns, price, qty, 1 - side, 1 if kind == EventKind.PRINT else 2 if flags & EventFlag.AUCTION else 0)

@@ -195,6 +195,19 @@ def test_errors_name_the_reason(exchange: Served) -> None:
             connect(exchange.endpoint, "carol")
 
 
+@pytest.mark.parametrize("call", ["book", "trades", "news"])
+def test_numbers_of_levels_trades_and_news_are_checked(exchange: Served, call: str) -> None:
+    """numpy's integers were a TypeError, and a followed book took a depth of -1."""
+    with connect(exchange.endpoint, "erin") as erin:
+        erin.follow("DEMO")
+        arguments = [] if call == "news" else ["DEMO"]
+        ask = getattr(erin, call)
+        for invalid in (-1, 1.5, "2", True):
+            with pytest.raises(ConfigError, match="expected an integer"):
+                ask(*arguments, invalid)
+        assert ask(*arguments, np.int64(2)) == ask(*arguments, 2)
+
+
 def test_orders_in_a_session_with_rows(exchange: Served) -> None:
     with connect(exchange.endpoint, "erin", rows=True) as erin, connect(exchange.endpoint, "fred") as fred:
         order = erin.buy("DEMO", 5, 30)

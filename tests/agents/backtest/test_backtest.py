@@ -91,6 +91,21 @@ def test_a_replaced_order_keeps_its_price_unless_one_is_given() -> None:
     assert [fill.price_ticks for fill in strategy.order.fills] == [99]
 
 
+@pytest.mark.parametrize("call", ["book", "trades"])
+def test_numbers_of_levels_and_trades_are_checked(call: str) -> None:
+    """As by the clients: a depth of -1 was an empty book."""
+
+    class Asking(serl.Strategy):
+        def on_wake(self, market: Any) -> None:
+            ask = getattr(market, call)
+            for invalid in (-1, 1.5, "2", True):
+                with pytest.raises(ConfigError, match="expected an integer"):
+                    ask("A", invalid)
+            assert ask("A", np.int64(2)) == ask("A", 2) and ask("A", 1 << 40) == ask("A", 1000)
+
+    assert backtest(Asking, day=small_day()).decisions
+
+
 def test_an_order_waits_in_the_queue_of_the_book() -> None:
     strategy = Buyer()
     window_ns = (NINE, NINE + 7 * SECOND_NS)
