@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from threading import RLock
 from types import TracebackType
 from typing import Any
 
@@ -12,7 +13,7 @@ from serl.clients import queries
 from serl.clients.book import L2Book, L3Book, Level
 from serl.clients.client import Client
 from serl.clients.core import ClientCore, Result, Steps
-from serl.clients.errors import SessionEnded
+from serl.clients.errors import ConcurrentCall, SessionEnded
 from serl.clients.feed_topics import check_book_channel
 from serl.clients.inbox import InboxItem
 from serl.clients.lockstep import take_turn
@@ -62,13 +63,28 @@ class Exchange(Client):
     """A logged-in blocking client. Prices are in ticks, quantities in lots: `instrument(symbol).ticks("223.45")` converts.
 
     It belongs to the process that connected it: in a fork, calls raise `ForkedClient`. It works only during calls: the exchange disconnects a client that makes none for `silence_s` (see `session.limits`).
-    Call `wait(0)` now and then.
+    Call `wait(0)` now and then. Threads may take turns; a call during a call of another thread raises `ConcurrentCall`.
     """
+
+    def __init__(self, core: ClientCore) -> None:
+        super().__init__(core)
+        self._in_call = RLock()
+        """Held during a call: libzmq's sockets, and the session, are lost if two threads use them at once."""
 
     def _run(self, steps: Steps[Result]) -> Result:
         if self.core.orders.closed:
             raise SessionEnded("bye", "the client was closed")
         self.core.require_own_process()
+        if not self._in_call.acquire(blocking=False):
+            raise ConcurrentCall(
+                "expected one call at a time, got one during a call of another thread; connect in each thread, or use the asyncio client"
+            )
+        try:
+            return self._run_alone(steps)
+        finally:
+            self._in_call.release()
+
+    def _run_alone(self, steps: Steps[Result]) -> Result:
         poller = zmq.Poller()
         for socket in self.core.sockets:
             poller.register(socket, zmq.POLLIN)

@@ -66,6 +66,10 @@ class ForkedClient(SerlError, RuntimeError):
     """A fork of a process uses a client of that process."""
 
 
+class ConcurrentCall(SerlError, RuntimeError):
+    """A thread uses a client that is in a call of another thread."""
+
+
 class PriceOffTick(SerlError, ValueError):
     """A price that is not a multiple of the tick size."""
 
