@@ -12,7 +12,7 @@ from serl.agents.backtest.errors import BacktestError
 from serl.agents.backtest.forecasts import Forecasting
 from serl.agents.backtest.market import BacktestMarket
 from serl.agents.backtest.result import Result, fill_forward
-from serl.agents.backtest.strategy import Strategy, first_wake_ns, interval_ns
+from serl.agents.backtest.strategy import Strategy, check_callbacks, first_wake_ns, interval_ns
 from serl.agents.execution.answering.model import NONE, AnsweringDay, answering_day
 from serl.agents.realism.days import day_origin, window_text
 from serl.agents.traders.build import Crowd
@@ -219,6 +219,7 @@ def _run_python(
     """Wakes the strategy until the end; returns (best prices at the marks, number of decisions)."""
     bests = np.zeros((len(marks), len(market.symbols), 2), np.int64)
     times, place, end_ns = marks.tolist(), 0, market.end_ns
+    check_callbacks(strategy)
     step_ns = interval_ns(strategy)
     wake_ns = first_wake_ns(start_ns, step_ns)
     decisions, fill, mark_ns = 0, EventKind.FILL, times[0]

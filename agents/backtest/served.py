@@ -13,7 +13,7 @@ import numpy as np
 
 from serl.agents.backtest.errors import BacktestError
 from serl.agents.backtest.run import strategy_population
-from serl.agents.backtest.strategy import Strategy, first_wake_ns, interval_ns
+from serl.agents.backtest.strategy import Strategy, check_callbacks, first_wake_ns, interval_ns
 from serl.agents.signals.errors import SignalError
 from serl.agents.signals.message import Forecast
 from serl.agents.traders.host import Host
@@ -261,6 +261,7 @@ def run_served(
             f"expected a window that has not {state}, got {'-'.join(window)} at {now}; choose a later one, or start a fresh exchange"
         )
     market = ServedStrategyMarket(client, end_ns)
+    check_callbacks(strategy)
     step_ns = interval_ns(strategy)
     start_ns = max(start_ns, now_ns)
     with suppress(KeyboardInterrupt):

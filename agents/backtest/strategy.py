@@ -1,6 +1,7 @@
 """The base class of strategies: the same file runs in a backtest (`serl backtest`) and on a served exchange (`serl run`)."""
 
 from collections.abc import Sequence
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import Any, Protocol
 
 from serl.agents.backtest.errors import StrategyError
@@ -130,6 +131,17 @@ class Strategy:
 
     def on_wake(self, market: StrategyMarket) -> None:
         """Called at each wake-up: look at the market and send orders."""
+
+
+def check_callbacks(strategy: Any) -> None:
+    """Raises StrategyError for a callback that is a coroutine or a generator: a call would not run its body."""
+    for name in ("on_start", "on_fill", "on_wake"):
+        callback = getattr(strategy, name)
+        if iscoroutinefunction(callback) or isgeneratorfunction(callback) or isasyncgenfunction(callback):
+            raise StrategyError(
+                f"{type(strategy).__name__}.{name}: expected a function that returns when it has decided, got one with async or yield; "
+                "leave these out"
+            )
 
 
 def interval_ns(strategy: Any) -> int:

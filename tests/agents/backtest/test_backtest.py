@@ -310,6 +310,8 @@ def test_what_is_no_strategy_is_refused() -> None:
     ("body", "message"),
     [
         ("interval_s = -1", r"A\.interval_s: expected seconds from 1e-9 to 86400, got -1; correct the class"),
+        ("async def on_wake(self, market): pass", r"A\.on_wake: expected a function .* got one with async or yield"),
+        ("def on_fill(self, market, fill): yield", r"A\.on_fill: expected a function .* got one with async or yield"),
         ("def on_wake(self): pass", r"bot\.py: expected a run without an exception, got TypeError \(A\.on_wake\(\) takes"),
         ("def __init__(self, lots): pass", r"bot\.py: expected .* got TypeError \(A\.__init__\(\) missing"),
     ],
