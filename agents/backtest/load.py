@@ -13,6 +13,7 @@ from types import ModuleType
 from serl.agents.backtest.errors import StrategyError
 from serl.agents.backtest.strategy import Strategy
 from serl.agents.traders.registry import Kind, kinds_of
+from serl.signals import Terminated
 
 MODULE_PREFIX = "serl_strategy_"
 CALLED = re.compile(r"\b(?:__init__|on_start|on_fill|on_wake)\(\)")
@@ -81,6 +82,8 @@ def user_code(path: Path, where: str) -> Iterator[None]:
             raise
         text = f"{error.filename}:{error.lineno}: expected Python, got a SyntaxError ({error.msg}); correct the line"
         raise StrategyError(text) from error
+    except Terminated:
+        raise
     except (Exception, SystemExit) as error:
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if Path(frame.filename).resolve() == path.resolve()]

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 import threading
 from types import FrameType
 
@@ -11,6 +10,10 @@ import click
 RETRY_S = 0.05
 CALLBACKS = ("weakref", "_weakrefset")
 """Modules of Python whose functions run when an object is freed."""
+
+
+class Terminated(SystemExit):
+    """The end of the program by SIGTERM; code of a user may call sys.exit too."""
 
 
 def unwind_on_signals() -> None:
@@ -29,7 +32,7 @@ def _unwind(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
     else:
         click.echo("stopped (SIGTERM)", err=True)
-        sys.exit(128 + number)
+        raise Terminated(128 + number)
 
 
 def _would_be_lost(frame: FrameType | None) -> bool:

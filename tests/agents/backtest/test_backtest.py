@@ -220,6 +220,20 @@ def test_errors_of_files_say_what_is_expected(text: str | None, name: str | None
         load_strategy(path, name)
 
 
+def test_sigterm_inside_a_strategy_is_not_blamed_on_it(tmp_path: Path) -> None:
+    text = "import os, signal, serl\nclass A(serl.Strategy):\n    def on_wake(self, market):\n        os.kill(os.getpid(), signal.SIGTERM)\n"
+    (tmp_path / "bot.py").write_text(text)
+    words = ["backtest", "bot.py", "--population", "small", "--window", "09:30-09:31"]
+    done = subprocess.run(
+        [sys.executable, "-m", "serl", *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "stopped (SIGTERM)" in done.stderr, "correct the strategy" in done.stderr) == (
+        143,
+        True,
+        False,
+    )
+
+
 def invoke(folder: Path, text: str, *options: str) -> Result:
     (folder / "bot.py").write_text(text)
     arguments = ["backtest", str(folder / "bot.py"), "-o", str(folder / "report.html"), *options]
