@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,6 +138,10 @@ class Day:
     def __len__(self) -> int:
         """Number of commands."""
         return len(self.commands)
+
+    def digest(self) -> bytes:
+        """SHA-256 of the commands: the same for one day in two files."""
+        return sha256(self.commands.tobytes()).digest()
 
 
 class DayWriter:

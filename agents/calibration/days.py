@@ -133,7 +133,7 @@ def _check_distinct(days: Sequence[NamedDay]) -> None:
     """Checks that no day is given twice: it would count double, or be tested on the data to which the population was fitted."""
     seen: dict[bytes, str] = {}
     for one in days:
-        content = one.day.commands.tobytes()
+        content = one.day.digest()
         if content in seen:
             raise CalibrationError(
                 f"{one.name}: expected each day once, got the same day as {seen[content]}; leave one out"

@@ -73,11 +73,11 @@ def export(
     from serl.agents.execution.policies.choose import packages_of
     from serl.extras import require
 
-    check_policies("--policy", policies)
     trained = {name for policy in policies for name in packages_of(policy)}
     require(
         "Minari datasets", "minari", "pyarrow", *sorted(trained | ({"torch"} if config else set())), extra="offline"
     )
+    check_policies("--policy", policies)
     from serl.agents.learning.episodes import recorded_scenario
     from serl.agents.learning.market_config import with_overrides
     from serl.agents.learning.minari_files import dataset_place, require_free, write_dataset

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from serl.agents.learning.evaluation import Contender, Evaluation
     from serl.agents.learning.market_config import MarketConfig
 
-POLICY_FILE = "policy.safetensors"
-"""A copy of `training.POLICY`, which needs PyTorch."""
 RULE = "patience"
 FITTED = (RULE, "ac")
 """Rules that are fitted on the training part."""
@@ -80,9 +78,9 @@ def evaluate(
 
     for name, given in (("--kind", kinds), ("--answers", answers)):
         check_distinct(name, given)
-    check_policies("POLICIES", policies)
     trained = {name for policy in policies for name in packages_of(policy)}
     require_reports(*sorted(trained | ({"torch"} if config else set())))
+    check_policies("POLICIES", policies)
     from rich.console import Console
 
     from serl.agents.learning.market_config import with_overrides
@@ -135,7 +133,11 @@ def fit_rule(name: str, scenario: "Scenario") -> "Policy":
 
 def _policy_file(text: str) -> Path:
     """The file of a trained policy, given this file or the folder of its run."""
-    return Path(text) / POLICY_FILE if Path(text).is_dir() else Path(text)
+    if not Path(text).is_dir():
+        return Path(text)
+    from serl.agents.learning.training import POLICY
+
+    return Path(text) / POLICY
 
 
 def check_policies(name: str, texts: Sequence[str]) -> None:

@@ -1,7 +1,6 @@
 """The book and the trades of a day every 100 ms, from replays of the day."""
 
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import NamedTuple
 
 import numpy as np
@@ -88,7 +87,7 @@ def build_grid(day: Day, symbol: str | None = None) -> Grid:
 def check_different(day: Day, seen: set[bytes], name: str) -> None:
     """Adds the content of a day to those seen. Raises SignalError, which names the day, if it is one of them: its samples would count twice, and
     intervals would be too narrow."""
-    content = sha256(day.commands.tobytes()).digest()
+    content = day.digest()
     if content in seen:
         raise SignalError(f"{name}: expected different days, got one for the second time; leave it out")
     seen.add(content)

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 from collections.abc import Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,7 @@ class VolumeCurve:
         """
         if not days:
             raise CurveError("volume curve: expected at least one training day, got none")
-        if len({sha256(day.commands.tobytes()).digest() for day in days}) < len(days):  # it would have twice the weight
+        if len({day.digest() for day in days}) < len(days):  # it would have twice the weight
             raise CurveError("volume curve: expected different training days, got one twice; leave it out")
         for day in days:
             if len(day.reference.symbols) > 1:
