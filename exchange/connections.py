@@ -1,6 +1,7 @@
 """The TCP connections of the exchange's sockets: limits on their number and unread bytes, and how to close one."""
 
 import contextlib
+import ctypes
 import fcntl
 import os
 import socket
@@ -21,6 +22,9 @@ from serl.exchange.unread_replies import UnreadReplies
 
 RESERVED = 128
 """Descriptors kept for the journal, snapshots, libzmq's own and the standard streams."""
+
+
+_connect = getattr(ctypes.CDLL(None), "connect", None)
 
 
 def raise_descriptor_limit(connections_max: int) -> int:
@@ -46,6 +50,8 @@ AHEAD = 64
 """Descriptors above the highest known one that are checked for new connections; once a second all are checked."""
 READ_BYTE_S = 7.5e-10
 """Processor time that libzmq's thread takes to read, store and free a byte of an endless message: about 0.7 s per GB, most of it system time for memory."""
+ADDRESS_BYTES = 16
+"""A socket address of zeros, of family AF_UNSPEC: connecting to it dissolves a connection (connect(2))."""
 PART, PART_DESCRIPTORS, PAUSE_S = 64, 512, 0.001
 """The most connections, and descriptors, read at once as one part of a check, which takes about 0.1 ms; and the time between two parts."""
 
@@ -178,12 +184,19 @@ def _queued_bytes(row: np.void) -> int:
 
 
 def close_connection(descriptor: int, port: int) -> None:
-    """Closes a TCP connection of libzmq to a port of the exchange; libzmq notices it. Does nothing if the descriptor is no longer such a
+    """Resets a TCP connection of libzmq to a port of the exchange; libzmq notices it. Does nothing if the descriptor is no longer such a
     connection."""
     connection = open_connection(descriptor, port)
     if connection is not None:
         with contextlib.suppress(OSError), connection:
-            connection.shutdown(socket.SHUT_RDWR)
+            _reset(connection)
+
+
+def _reset(connection: socket.socket) -> None:
+    """Ends a connection and discards what the system has received on it and libzmq has not read yet; after `shutdown`, libzmq would read all of
+    that, megabytes of a flood. Where the system cannot do that, it shuts the connection down."""
+    if _connect is None or _connect(connection.fileno(), bytes(ADDRESS_BYTES), ADDRESS_BYTES):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def open_connection(descriptor: int, port: int) -> socket.socket | None:
