@@ -22,6 +22,7 @@ from serl.clients.dashboard.symbol import CHANNELS, HISTORY_BYTES, TRADES, Symbo
 from serl.clients.dashboard.vitals import Vitals
 from serl.clients.errors import RequestRejected
 from serl.clients.sockets import Sockets
+from serl.clients.trade_feed import TRADES_MAX
 from serl.exchange.clock import CURRENT_TIME, DAY_NS
 from serl.exchange.config import local_operator_token, time_of_day_text
 from serl.exchange.errors import SerlError
@@ -173,7 +174,6 @@ class Link(threading.Thread):
         self._news.reset()
         for view in self._board.views.values():
             view.reset()
-            view.await_trades()
 
     def _on_info(self, reply: list[Any], round_trip_s: float) -> None:
         if reply[0] == Kind.ERROR:
@@ -188,7 +188,6 @@ class Link(threading.Thread):
             view = before.get(name)
             if view is None or (view.number, view.tick_size, view.lot_size) != (number, tick_size, lot_size):
                 view = SymbolView(number, name, tick_size, lot_size, history_bytes)
-                view.await_trades()
             view.set_depth_max(depth_max(limits))
             self._board.views[name] = view
         self._subscribe()
@@ -212,7 +211,7 @@ class Link(threading.Thread):
         due = (
             view
             for view in self._board.views.values()
-            if view.book.needs_snapshot and now_s - self._snapshot_requested_s.get(view.name, 0.0) > SNAPSHOT_RETRY_S
+            if view.needs_snapshot and now_s - self._snapshot_requested_s.get(view.name, 0.0) > SNAPSHOT_RETRY_S
         )
         for view in islice(due, SNAPSHOTS_A_STEP):
             self._request_snapshot(view)
@@ -225,21 +224,22 @@ class Link(threading.Thread):
                 view.book.apply_snapshot(reply)
 
         def on_trades(reply: list[Any], round_trip_s: float) -> None:
-            if view.awaits_trades:
-                view.restore_trades([] if reply[0] == Kind.ERROR else reply[5])
-
-        def without_trades() -> None:
-            if view.awaits_trades:
-                view.restore_trades([])
+            feed = view.trade_feed
+            if (
+                reply[0] != Kind.ERROR and feed.needs_snapshot and reply[3] >= feed.sequence
+            ):  # otherwise to an earlier request
+                view.apply_trades(reply)
 
         def on_status(reply: list[Any], round_trip_s: float) -> None:
             if reply[0] != Kind.ERROR and view.phase is None:
                 view.set_status(reply[5])
 
-        self._sockets.request(on_book, Kind.L2, view.number, 0)
-        self._sockets.request(on_status, Kind.STATUS, view.number)
-        if view.awaits_trades:
-            self._sockets.request(on_trades, Kind.TRADES, view.number, TRADES, on_timeout=without_trades)
+        if view.book.needs_snapshot:
+            self._sockets.request(on_book, Kind.L2, view.number, 0)
+            self._sockets.request(on_status, Kind.STATUS, view.number)
+        if view.trade_feed.needs_snapshot:
+            count = TRADES if view.trade_feed.sequence < 0 else TRADES_MAX
+            self._sockets.request(on_trades, Kind.TRADES, view.number, count)
 
     def _request_indicatives(self, collecting: list[SymbolView]) -> None:
         self._columns += 1

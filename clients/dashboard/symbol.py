@@ -8,6 +8,7 @@ import numpy as np
 from serl.clients.book import L2Book
 from serl.clients.dashboard.candles import CROSSED, PRINTED, Candles
 from serl.clients.dashboard.ring import Ring
+from serl.clients.trade_feed import TradeFeed
 from serl.exchange.calendar import SECOND_NS
 from serl.exchange.records import COLLECTING, EVENT, EventFlag, EventKind, HaltReason, Phase
 from serl.exchange.wire import FeedKind
@@ -49,8 +50,7 @@ class SymbolView:
         self.trades: Ring[list[Any]] = Ring(TRADES, TRADES * TRADE_BYTES)
         self.columns: Ring[dict[str, Any]] = Ring(COLUMNS, history_bytes)
         self.candles = Candles()
-        #: trades of the feed that have arrived before those ahead of them; None if these are not awaited
-        self._early: list[list[Any]] | None = None
+        self.trade_feed = TradeFeed()
         #: P(up) - P(down) of the last forecast, by horizon
         self._leans: dict[str, float] = {}
         self._leans_ns = 0
@@ -82,16 +82,12 @@ class SymbolView:
             if items:  # none in a repeat
                 self._rows.append(items)
         elif kind == FeedKind.TRADE:
-            if self._early is None:
-                self._add_new_trades(items)
-            else:
-                self._early.extend(items)
+            self.trade_feed.apply(message)
+            self._add_traded(self.trade_feed.take())
         elif kind == FeedKind.STATUS:
             self.set_status(items)
 
-    def _add_new_trades(self, items: list[list[Any]]) -> None:
-        if items and items[0][0] <= self._last_match:  # the reply to TRADES already had them
-            items = [item for item in items if item[0] > self._last_match]
+    def _add_traded(self, items: list[list[Any]]) -> None:
         self.add_trades(items)
         self._traded.extend(items)
 
@@ -139,22 +135,21 @@ class SymbolView:
             self._first_ticks = self._first_ticks or on_book[0]
             self._last_ticks = on_book[-1]
 
-    def await_trades(self) -> None:
-        """Holds back the trades of the feed until `restore_trades`: a ring and candles grow at their end only."""
-        self._early = []
+    def apply_trades(self, reply: list[Any]) -> None:
+        """Applies a reply to TRADES: at first it has the trades before the start, later those that the feed missed."""
+        before = len(reply[5]) if self.trade_feed.sequence < 0 else 0
+        self.trade_feed.apply_snapshot(reply)
+        items = self.trade_feed.take()
+        if before:
+            self.add_trades(items[:before])
+            self._first_ticks = self._last_ticks
+            self.candles.add(items[:before])
+        self._add_traded(items[before:])
 
     @property
-    def awaits_trades(self) -> bool:
-        """Whether `restore_trades` is due."""
-        return self._early is not None
-
-    def restore_trades(self, items: list[list[int]]) -> None:
-        """Adds the trades before the first of the feed, then those of the feed that have arrived meanwhile."""
-        self.add_trades(items)
-        self._first_ticks = self._last_ticks
-        self.candles.add(items)
-        early, self._early = self._early or [], None
-        self._add_new_trades(early)
+    def needs_snapshot(self) -> bool:
+        """Whether the book or trades are missing."""
+        return self.book.needs_snapshot or self.trade_feed.needs_snapshot
 
     def add_column(self, time_ns: int) -> None:
         """Completes a column at time_ns; does nothing if time stands still and nothing happened."""
@@ -195,7 +190,7 @@ class SymbolView:
 
     def reset(self) -> None:
         """Starts again after the exchange was restarted: its time, book, halts and phases may differ."""
-        self.book = L2Book(self.book.depth_max)
+        self.book, self.trade_feed = L2Book(self.book.depth_max), TradeFeed()
         self.halted = self.phase = self.indicative = None
         self._leans = {}
         self.reason = HaltReason.NONE

@@ -13,6 +13,7 @@ from serl.clients.asynchronous import AsyncExchange, watch
 from serl.clients.book import depth_max
 from serl.clients.errors import ExchangeUnreachable, RequestRejected, SessionEnded
 from serl.clients.session import Instrument
+from serl.clients.trade_feed import TRADES_MAX
 from serl.exchange.errors import ConfigError
 from serl.exchange.log import log, without_repeats
 from serl.exchange.records import Phase
@@ -48,7 +49,6 @@ class Market:
         self.on_trades: OnTrades = lambda symbol, trades: None
         self.on_best: Callable[[SymbolMarket], None] = lambda symbol: None
         self._by_topic: dict[str, SymbolMarket] = {}
-        self._trade_sequence: dict[str, int] = {}
         self._status_sequence: dict[str, int] = {}
         self._client: AsyncExchange | None = None
         self._heard_s = 0.0
@@ -163,7 +163,10 @@ class Market:
             if symbol.book.needs_snapshot:
                 self._repair(symbol)
         elif topic.startswith("trade/"):
-            self._receive_trades(symbol, message)
+            symbol.trade_feed.apply(message)
+            self._pass_trades_on(symbol)
+            if symbol.trade_feed.needs_snapshot:
+                self._repair(symbol)
         elif topic.startswith("l1/"):
             best = tuple(message[5])
             if best != symbol.best:
@@ -181,22 +184,15 @@ class Market:
         is_new = self._epoch >= 0 and (epoch != self._epoch or sequence < known)
         self._epoch, self._sequence = epoch, sequence
         if is_new:
-            self._trade_sequence, self._status_sequence = {}, {}
+            self._status_sequence = {}
             for symbol in self.symbols.values():
+                symbol.trade_feed.distrust()
                 symbol.best_id = symbol.book.update_id
                 symbol.book.note_epoch(-1)
                 self._repair(symbol)
 
-    def _receive_trades(self, symbol: SymbolMarket, message: list[Any]) -> None:
-        name = symbol.listing.name
-        _, _, previous, sequence, _, items = message
-        if previous > self._trade_sequence.get(name, -1) or (
-            previous == sequence and sequence > self._trade_sequence.get(name, -1)
-        ):
-            self._repair(symbol)
-            return
-        self._trade_sequence[name] = max(sequence, self._trade_sequence[name])
-        if fresh := symbol.add_trades(items):
+    def _pass_trades_on(self, symbol: SymbolMarket) -> None:
+        if fresh := symbol.add_trades(symbol.trade_feed.take()):
             self.on_trades(symbol, fresh)
 
     def _repair(self, symbol: SymbolMarket) -> None:
@@ -230,8 +226,13 @@ class Market:
         _, symbols, _, limits = (await client.ask(Kind.INFO))[5]
         self.listings.require_same(Instrument.of(*each) for each in symbols)
         symbol.book.depth_max = depth_max(limits)
-        reply = await client.ask(Kind.TRADES, listing.number, int(client.session.limits.get("trades_kept", 1000)))
-        self._take_trades(symbol, reply)
+        trades_kept = int(client.session.limits.get("trades_kept", TRADES_MAX))
+        while symbol.trade_feed.needs_snapshot:
+            restarts = symbol.trade_feed.restarts
+            symbol.trade_feed.apply_snapshot(await client.ask(Kind.TRADES, listing.number, trades_kept))
+            if symbol.trade_feed.restarts > restarts:
+                symbol.forget_trades()
+            self._pass_trades_on(symbol)
         while symbol.book.needs_snapshot:  # a book without a gap may be ahead of the snapshot, whose reply took time
             symbol.book.apply_snapshot(await client.ask(Kind.L2, listing.number, 0))
         *_, sequence, _, status = await client.ask(Kind.STATUS, listing.number)
@@ -248,13 +249,3 @@ class Market:
         ask_ticks, ask_lots = asks[0][:2] if asks else (0, 0)
         symbol.best = (bid_ticks, bid_lots, ask_ticks, ask_lots)
         symbol.best_id = symbol.book.update_id
-
-    def _take_trades(self, symbol: SymbolMarket, reply: list[Any]) -> None:
-        *_, sequence, _, rows = reply
-        if sequence <= self._trade_sequence.get(symbol.listing.name, -1):
-            return
-        if (rows[-1][0] if rows else 0) < symbol.last_id:
-            symbol.forget_trades()
-        self._trade_sequence[symbol.listing.name] = sequence
-        if fresh := symbol.add_trades(rows):
-            self.on_trades(symbol, fresh)

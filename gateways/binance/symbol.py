@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from serl.clients.trade_feed import TradeFeed
 from serl.gateways.binance.bars import DAY_MS, MINUTE_MS, Bar, Bars
 from serl.gateways.binance.depth import DepthBook
 from serl.gateways.binance.listing import Listing
@@ -51,6 +52,7 @@ class SymbolMarket:
     Attributes:
         best: (bid_ticks, bid_lots, ask_ticks, ask_lots), zeros for an empty side.
         trades: the last trades, oldest first.
+        trade_feed: what the feed has brought of them.
         trading: whether orders trade now: in continuous trading and not halted.
     """
 
@@ -60,6 +62,7 @@ class SymbolMarket:
         self.best = (0, 0, 0, 0)
         self.best_id = 0
         self.trades: deque[MarketTrade] = deque(maxlen=TRADES_KEPT)
+        self.trade_feed = TradeFeed()
         self.bars = Bars()
         self.trading = True
         self._day: tuple[int, int, Day | None] = (-1, -1, None)
@@ -79,11 +82,10 @@ class SymbolMarket:
         self.trades.clear()
 
     def add_trades(self, rows: Sequence[Sequence[int]]) -> list[MarketTrade]:
-        """Adds trades in the form of the feed and TRADES; returns the new ones, without prints."""
+        """Adds new trades in the form of the feed; returns them without prints."""
         fresh: list[MarketTrade] = []
-        last_id = self.last_id
         for match_id, time_ns, price_ticks, qty_lots, aggressor_side, off_book in rows:
-            if match_id > last_id and off_book != PRINTED:
+            if off_book != PRINTED:
                 time_ms = time_ns // 1_000_000 + self._offset_ms
                 fresh.append(MarketTrade(match_id, time_ms, price_ticks, qty_lots, aggressor_side == 0, time_ns))
                 self.bars.add(time_ms, match_id, price_ticks, qty_lots, aggressor_side == 0)

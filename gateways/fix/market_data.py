@@ -1,16 +1,18 @@
 """Market data of a session: requests (V) are answered with snapshots (W), changes (X) and rejections (Y)."""
 
 import asyncio
+import contextlib
 import dataclasses
 import itertools
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from serl.clients.asynchronous import AsyncExchange
 from serl.clients.book import Level
+from serl.clients.trade_feed import TRADES_MAX, FeedTrade, TradeFeed
 from serl.clients.values import FeedMessage, Trade
 from serl.exchange.errors import SerlError
+from serl.exchange.wire import Kind
 from serl.gateways.fix.codec import Message, UtcClock, number, plain
 from serl.gateways.fix.instruments import Quoting
 from serl.gateways.fix.interfaces import Owner
@@ -21,8 +23,6 @@ REQUESTS_MAX = 64
 """Maximum number of simultaneous subscriptions of a session."""
 INTERVAL_S = 0.05
 """The shortest time between two messages about book changes, which contain the state at that time. Trades are sent one by one."""
-TRADES_MAX = 1000
-"""Trades that are requested after the feed has missed some; the exchange keeps `trades_kept` of a symbol."""
 BID, OFFER, TRADE = "0", "1", "2"
 """MDEntryType (269)."""
 UNKNOWN_SYMBOL, DUPLICATE, TOO_MANY, BAD_SUBSCRIPTION, BAD_UPDATE, BAD_ENTRY = 0, 1, 3, 4, 6, 8
@@ -42,9 +42,7 @@ class Subscription:
     """A subscription request.
 
     Attributes:
-        shown: for each symbol the sides as last sent (price to quantity), and the book's sequence at that time.
-        early: for each symbol without a snapshot so far, or with a gap in the feed, the trades of the feed since then.
-        traded: for each symbol with a snapshot, the id of the last trade that was sent.
+        shown: for each symbol with a snapshot the sides as last sent (price to quantity), and the book's sequence at that time.
     """
 
     request_id: str
@@ -53,13 +51,22 @@ class Subscription:
     types: frozenset[str]
     snapshots: bool
     shown: dict[str, tuple[list[dict[int, int]], int]] = dataclasses.field(default_factory=dict)
-    early: dict[str, list[Trade]] = dataclasses.field(default_factory=dict)
-    traded: dict[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def has_book(self) -> bool:
         """Whether it asks for bids or offers."""
         return BID in self.types or OFFER in self.types
+
+
+class TradedSymbol:
+    """The trades of a symbol that some subscription asks for, and the lock of the request for those that the feed missed."""
+
+    def __init__(self) -> None:
+        self.feed, self.filling = TradeFeed(), asyncio.Lock()
+
+    def last(self) -> list[Trade]:
+        """The last trade, if there is one."""
+        return [] if self.feed.last is None else [Trade(*self.feed.last)]
 
 
 class MarketData:
@@ -73,8 +80,7 @@ class MarketData:
         self._tasks = Tasks()
         self._timer: asyncio.TimerHandle | None = None
         self._filling: set[str] = set()
-        self._heard: dict[str, tuple[int, int]] = {}  # epoch and sequence of the last message of trades, by symbol
-        self._gaps: Counter[str] = Counter()  # of these messages, by symbol
+        self._traded: dict[str, TradedSymbol] = {}
         self._clock = UtcClock()
         self.receivers: dict[str, Callable[[Message], None]] = {"V": self._request}
 
@@ -110,8 +116,6 @@ class MarketData:
             fields.get("265") == "0",
         )
         if kind == "1":
-            if TRADE in subscription.types:
-                subscription.early = {symbol: [] for symbol in subscription.symbols}
             self._subscriptions[request_id] = subscription
             self._schedule()
         self._tasks.run(self._begin(subscription, kind == "1"))
@@ -144,6 +148,7 @@ class MarketData:
                 self._exchange.unsubscribe("l2", symbol)
             if TRADE in ended.types and not any(symbol in other.symbols and TRADE in other.types for other in others):
                 self._exchange.unsubscribe("trade", symbol)
+                self._traded.pop(symbol, None)
 
     async def _begin(self, subscription: Subscription, stays: bool) -> None:
         """Sends the snapshots; from then on a lasting subscription receives changes."""
@@ -151,14 +156,13 @@ class MarketData:
             for symbol in subscription.symbols:
                 if stays:
                     await self._follow(subscription, symbol)
-                trades = await self._exchange.trades(symbol, 1) if TRADE in subscription.types else []
+                trades = await self._exchange.trades(symbol, 1) if TRADE in subscription.types and not stays else []
                 sides = await self._exchange.book(symbol, subscription.depth) if subscription.has_book else ([], [])
                 self._session.begin()
                 if not stays or subscription.request_id in self._subscriptions:
+                    if stays and TRADE in subscription.types:
+                        trades = self._traded[symbol].last()
                     self._snapshot(subscription, symbol, sides, trades)
-                    if symbol in subscription.early:
-                        subscription.traded[symbol] = trades[-1].match_id if trades else 0
-                        self._send_trades(subscription, symbol, subscription.early.pop(symbol))
                 self._owner.flush()
         except SerlError as error:
             self._subscriptions.pop(subscription.request_id, None)
@@ -171,6 +175,7 @@ class MarketData:
             await self._exchange.follow(symbol, "l2")
         if TRADE in subscription.types:
             self._exchange.subscribe("trade", symbol)
+            await self._fill_trades(symbol, self._traded.setdefault(symbol, TradedSymbol()))
 
     # ---- messages
 
@@ -260,45 +265,38 @@ class MarketData:
         if not isinstance(item, FeedMessage) or not item.topic.startswith("trade/"):
             return
         symbol = item.topic.split("/")[1]
-        _, epoch, previous, sequence, _, rows = item.message
-        trades, before = [Trade(*trade) for trade in rows], self._heard.get(symbol, (epoch, previous))
-        self._heard[symbol] = epoch, sequence
-        has_gap = epoch != before[0] or previous > before[1]
-        for subscription in self._subscriptions.values():
-            if has_gap and symbol in subscription.traded:
-                subscription.early.setdefault(symbol, [])
-            if symbol in subscription.early:
-                subscription.early[symbol] += trades
-            elif symbol in subscription.traded:
-                self._send_trades(subscription, symbol, trades)
-        if has_gap:
-            self._gaps[symbol] += 1
-            self._tasks.run(self._catch_up(symbol))
-
-    async def _catch_up(self, symbol: str) -> None:
-        """Sends the trades that the feed missed, as far as the exchange still has them, then those that it has brought since. If it misses more
-        meanwhile, the next reply has all of them."""
-        gaps = self._gaps[symbol]
-        try:
-            missed = await self._exchange.trades(symbol, TRADES_MAX)
-        except SerlError:
-            missed = []  # the exchange is away; the session notices that by itself
-        if self._gaps[symbol] != gaps:
+        traded = self._traded.get(symbol)
+        if traded is None:
             return
-        self._session.begin()
-        for subscription in self._subscriptions.values():
-            if symbol in subscription.traded and symbol in subscription.early:
-                if missed and missed[-1].match_id < subscription.traded[symbol]:
-                    subscription.traded[symbol] = 0  # another journal, whose trades are numbered from 1 again
-                self._send_trades(subscription, symbol, missed + subscription.early.pop(symbol))
-        self._owner.flush()
+        traded.feed.apply(item.message)
+        self._send_trades(symbol, traded.feed.take())
+        if traded.feed.needs_snapshot and not traded.filling.locked():
+            self._tasks.run(self._catch_up(symbol, traded))
 
-    def _send_trades(self, subscription: Subscription, symbol: str, trades: list[Trade]) -> None:
-        """Sends the trades that the client does not have yet."""
-        fresh = {trade.match_id: trade for trade in trades if trade.match_id > subscription.traded[symbol]}
-        if fresh:
-            subscription.traded[symbol] = max(fresh)
-            self._send_entries(subscription, [self._trade(symbol, trade) for trade in fresh.values()])
+    async def _catch_up(self, symbol: str, traded: TradedSymbol) -> None:
+        """Sends the trades that the feed missed, as far as the exchange still has them, then those that it has brought since."""
+        with contextlib.suppress(SerlError):  # the exchange is away; the session notices that by itself
+            await self._fill_trades(symbol, traded)
+
+    async def _fill_trades(self, symbol: str, traded: TradedSymbol) -> None:
+        number = self._exchange.session.instrument(symbol).number
+        async with traded.filling:
+            while traded.feed.needs_snapshot:
+                traded.feed.apply_snapshot(await self._exchange.ask(Kind.TRADES, number, TRADES_MAX))
+                fresh = traded.feed.take()
+                if self._traded.get(symbol) is traded:  # otherwise nobody is subscribed any more
+                    self._session.begin()
+                    self._send_trades(symbol, fresh)
+                    self._owner.flush()
+
+    def _send_trades(self, symbol: str, trades: list[FeedTrade]) -> None:
+        """Sends trades to the subscriptions that have had the snapshot before them."""
+        if not trades:
+            return
+        entries = [self._trade(symbol, Trade(*trade)) for trade in trades]
+        for subscription in self._subscriptions.values():
+            if TRADE in subscription.types and symbol in subscription.shown:
+                self._send_entries(subscription, entries)
 
     def _trade(self, symbol: str, trade: Trade) -> str:
         quoting = self._quotings[symbol]

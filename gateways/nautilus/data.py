@@ -1,7 +1,6 @@
 """Live market data: the feed of an exchange for the data engine of NautilusTrader."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -13,6 +12,7 @@ from nautilus_trader.model.enums import BookType
 from nautilus_trader.model.identifiers import ClientId
 
 from serl.clients.book import L2Book, L3Book, depth_max
+from serl.clients.trade_feed import TRADES_MAX, TradeFeed
 from serl.exchange.errors import ConfigError
 from serl.exchange.wire import Kind
 from serl.gateways.nautilus.config import SerlDataClientConfig
@@ -21,9 +21,6 @@ from serl.gateways.nautilus.instruments import SERL_VENUE, SymbolUnits
 from serl.gateways.nautilus.link import Link
 from serl.gateways.nautilus.providers import SerlInstrumentProvider
 from serl.gateways.nautilus.status import instrument_status
-
-TRADES_MAX = 1000
-"""Number of trades requested after the feed has missed some; the exchange keeps `trades_kept` of a symbol."""
 
 
 class SerlDataClient(LiveMarketDataClient):
@@ -40,10 +37,7 @@ class SerlDataClient(LiveMarketDataClient):
         self._link, self._provider = link, provider
         self._books: dict[Any, L2Book | L3Book] = {}
         self._filling: set[Any] = set()
-        self._last_match: dict[Any, int] = {}
-        #: trades that the feed has brought while earlier ones are being requested, and the number of these requests
-        self._early: dict[Any, list[Any]] = {}
-        self._catching_up: Counter[Any] = Counter()
+        self._trades: dict[Any, TradeFeed] = {}
         self._best: dict[Any, list[int]] = {}
         #: functions that request the snapshot of a subscription, by channel and instrument
         self._snapshots: dict[tuple[str, Any], Callable[[], Coroutine[Any, Any, None]]] = {}
@@ -74,6 +68,8 @@ class SerlDataClient(LiveMarketDataClient):
         self._heard.clear()  # an exchange restarted without its journal numbers its events from 1 again, in the same epoch
         for book in self._books.values():
             book.needs_snapshot = True
+        for trades in self._trades.values():
+            trades.distrust()
         for request in self._snapshots.values():
             self.create_task(request())
 
@@ -173,48 +169,37 @@ class SerlDataClient(LiveMarketDataClient):
         instrument, symbol = command.instrument_id, command.instrument_id.symbol.value
         self._units(instrument)
         known = await self._link.exchange.trades(symbol, 1)
-        self._last_match[instrument] = known[-1].match_id if known else 0
-        self._link.listen("trade", symbol, lambda message: self._on_trades(instrument, message))
-        await self._begin("trade", instrument, partial(self._catch_up, instrument))
+        trades = self._trades[instrument] = TradeFeed(list(known[-1]) if known else None)
+        self._link.listen("trade", symbol, lambda message: self._on_trades(instrument, trades, message))
+        await self._begin("trade", instrument, partial(self._request_trades_missed, instrument, trades))
 
     async def _unsubscribe_trade_ticks(self, command: Any) -> None:
+        self._trades.pop(command.instrument_id, None)
         self._end("trade", command.instrument_id)
 
-    def _on_trades(self, instrument: Any, message: list[Any]) -> None:
-        _, epoch, previous, _, _, items = message
-        before = self._heard.get(("trade", instrument))
-        if not self._is_new("trade", instrument, message):
+    def _on_trades(self, instrument: Any, trades: TradeFeed, message: list[Any]) -> None:
+        trades.apply(message)
+        self._publish_trades(instrument, trades.take())
+        if trades.needs_snapshot:
+            self.create_task(self._request_trades_missed(instrument, trades))
+
+    async def _request_trades_missed(self, instrument: Any, trades: TradeFeed) -> None:
+        """Requests the trades that the feed has missed, and publishes them."""
+        if trades in self._filling:
             return
-        if before is not None and (epoch, previous) > before:
-            self.create_task(self._catch_up(instrument))
-        elif self._catching_up[instrument]:
-            self._early.setdefault(instrument, []).extend(items)
-        else:
-            self._publish_trades(instrument, items)
-
-    def _catch_up(self, instrument: Any) -> Coroutine[Any, Any, None]:
-        """Requests the trades that the feed missed, and publishes them, then those that have arrived since the call."""
-        self._catching_up[instrument] += 1
-        return self._request_trades_missed(instrument)
-
-    async def _request_trades_missed(self, instrument: Any) -> None:
+        self._filling.add(trades)
         try:
-            trades = await self._link.exchange.trades(instrument.symbol.value, TRADES_MAX)
-            newest = trades[-1].match_id if trades else 0
-            if newest < self._last_match[instrument]:  # another exchange, whose trades are numbered from 1 again
-                self._last_match[instrument] = 0
-            self._publish_trades(instrument, trades)
+            number = self._link.session.instrument(instrument.symbol.value).number
+            while trades.needs_snapshot:
+                trades.apply_snapshot(await self._link.exchange.ask(Kind.TRADES, number, TRADES_MAX))
+                self._publish_trades(instrument, trades.take())
         finally:
-            self._catching_up[instrument] -= 1
-            if not self._catching_up[instrument]:
-                self._publish_trades(instrument, self._early.pop(instrument, []))
+            self._filling.discard(trades)
 
     def _publish_trades(self, instrument: Any, items: list[Any]) -> None:
         units = self._provider.units[instrument]
         for item in items:
-            if item[0] > self._last_match[instrument]:
-                self._last_match[instrument] = item[0]
-                self._handle_data(trade_of(instrument, units, item, self._link.unix_ns(item[1]), self._now_ns()))
+            self._handle_data(trade_of(instrument, units, item, self._link.unix_ns(item[1]), self._now_ns()))
 
     async def _subscribe_instrument_status(self, command: Any) -> None:
         instrument, symbol = command.instrument_id, command.instrument_id.symbol.value

@@ -5,7 +5,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from serl.clients.blocking import connect
-from serl.clients.book import BUFFERED_MAX, L2Book
+from serl.clients.book import L2Book
+from serl.clients.feed_state import BUFFERED_MAX
 from tests.server_fixture import WAIT_MS, Served, free_endpoint, start_exchange
 
 DEPTH = 4

@@ -9,8 +9,8 @@ import numpy as np
 import zmq
 
 from serl.clients import core as client_core
-from serl.clients.book import _FeedBook
 from serl.clients.core import ClientCore
+from serl.clients.feed_state import FeedState
 from serl.clients.session import Session
 from serl.exchange.control import Control
 from serl.exchange.core import Core
@@ -170,8 +170,8 @@ BUGS = {
     "reports counted twice": bug(
         "a client counts resent reports again", replaced(Session, "_new_reports", _counted_twice)
     ),
-    "gap unnoticed": bug("a client does not notice a gap of the feed", (_FeedBook, "apply", _gap_unnoticed)),
-    "restart unnoticed": bug("a client's book goes on over a restart", (_FeedBook, "apply", _epoch_unnoticed)),
+    "gap unnoticed": bug("a client does not notice a gap of the feed", (FeedState, "apply", _gap_unnoticed)),
+    "restart unnoticed": bug("a client's book goes on over a restart", (FeedState, "apply", _epoch_unnoticed)),
     "last event unpublished": bug(
         "the feed leaves out the last event of a burst",
         (Feed, "publish", _last_left_out),

@@ -26,6 +26,7 @@ SECOND_NS = 1_000_000_000
 def with_book(name: str = "DEMO") -> SymbolView:
     view = SymbolView(0, name, "0.01")
     view.book.apply_snapshot([145, 1, 1, 10, 0, [[[99, 5, 1], [98, 7, 2]], [[101, 4, 1]]]])
+    view.apply_trades([147, 1, 1, 0, 0, []])
     return view
 
 
@@ -145,7 +146,7 @@ def test_a_page_that_begins_with_a_symbol_gets_all_that_is_kept() -> None:
 def test_memory_is_bounded() -> None:
     view = with_book()
     for step in range(3 * COLUMNS):
-        view.apply(trades(step, 50))
+        view.apply(trades(50 * step + 1, 50))
         view.add_column(step * SECOND_NS)
     assert len(view.columns.since(0)) == COLUMNS
     assert len(view.trades.since(0)) == TRADES
@@ -385,7 +386,6 @@ def test_the_link_notes_that_it_is_refused() -> None:
 
 def test_a_new_process_has_no_last_price() -> None:
     view = with_book()
-    view.restore_trades([])
     view.add_trades([[1, SECOND_NS, 12345, 1, 0, 0]])
     assert view.ladder()["last"] == 12345
     view.reset()

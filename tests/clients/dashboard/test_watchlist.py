@@ -22,7 +22,7 @@ def test_changes_count_from_the_last_price_at_the_start() -> None:
     view = SymbolView(0, "DEMO", "0.01")
     assert view.watch_row() == ["DEMO", None, None, None, None, 0, None, None, None]
     view.book.apply_snapshot([145, 1, 1, 10, 0, [[[99, 5, 1]], [[101, 4, 1]]]])
-    view.restore_trades([trade(1, 90, 5), trade(2, 100, 5)])
+    view.apply_trades([147, 1, 1, 10, 0, [trade(1, 90, 5), trade(2, 100, 5)]])
     view.apply([115, 1, 0, 11, 0, [trade(3, 103, 2), trade(4, 500, 9, off_book=1), trade(5, 102, 3, off_book=2)]])
     view.add_column(1)
     view.apply([116, 1, 11, 12, 0, [1, Phase.CONTINUOUS, HaltReason.OPERATOR]])
@@ -30,7 +30,8 @@ def test_changes_count_from_the_last_price_at_the_start() -> None:
     view.add_column(2)
     assert view.watch_row()[5] == 5
     view.reset()
-    view.apply([115, 1, 0, 11, 0, [trade(1, 50, 2), trade(2, 47, 1)]])
+    view.apply_trades([147, 1, 2, 0, 0, []])
+    view.apply([115, 2, 0, 11, 0, [trade(1, 50, 2), trade(2, 47, 1)]])
     view.add_column(1)
     assert view.watch_row()[1:6] == [47, -3, None, None, 3]
 

@@ -132,9 +132,12 @@ def test_what_the_feed_brought_is_not_set_back_by_earlier_replies() -> None:
     asyncio.run(market._load(symbol))
     later |= feed.keys()
     symbol.book.distrust()
+    symbol.trade_feed.distrust()
     asyncio.run(market._load(symbol))
     assert told == [trade.trade_id for trade in symbol.trades] == [1, 2, 3, 4]
     assert (symbol.trading, symbol.best[0]) == (False, 102)
+    market.symbols, market._repairing = {"AUSDT": symbol}, {"AUSDT"}
     market._note_time([117, 1, 0, 20, 0, []])
+    assert not symbol.trade_feed.needs_snapshot
     market._note_time([117, 2, 0, 5, 0, []])  # another journal
-    assert market._trade_sequence == {}
+    assert symbol.trade_feed.needs_snapshot

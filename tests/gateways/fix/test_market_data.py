@@ -96,18 +96,19 @@ def test_changes(gateway: Gateway, alice: FixClient) -> None:
 
 
 class SlowExchange:
-    """The client of a gateway, whose replies come when the test says so. Its last trade is the second, until the test says otherwise."""
+    """The client of a gateway, whose replies come when the test says so. `traded` is the number of trades, each an event."""
 
     def __init__(self) -> None:
-        self.core, self.replied, self.traded = SimpleNamespace(books={}), asyncio.Event(), [1, 2]
+        self.core, self.replied, self.traded, self.epoch = SimpleNamespace(books={}), asyncio.Event(), 2, 1
+        self.session = SimpleNamespace(instrument=lambda symbol: SimpleNamespace(number=0))
 
     def subscribe(self, channel: str, symbol: str) -> None:
         pass
 
-    async def trades(self, symbol: str, count: int) -> list[Trade]:
-        found = [trade(number) for number in self.traded[-count:]]
+    async def ask(self, kind: int, symbol: int, count: int) -> list[Any]:
+        reply = [147, 1, self.epoch, self.traded, 0, [list(trade(number)) for number in range(1, self.traded + 1)]]
         await self.replied.wait()
-        return found
+        return reply
 
     async def status(self, symbol: str) -> SymbolStatus:
         await self.replied.wait()
@@ -144,8 +145,9 @@ def subscribed_to_trades(exchange: Any, sent: Any) -> MarketData:
     return market
 
 
-def feed(market: MarketData, epoch: int, previous: int, sequence: int, *numbers: int) -> None:
-    message = [FeedKind.TRADE, epoch, previous, sequence, 0, [trade(number) for number in numbers]]
+def feed(market: MarketData, epoch: int, *numbers: int) -> None:
+    """A message of trades; the number of each is also that of its event."""
+    message = [FeedKind.TRADE, epoch, numbers[0] - 1, numbers[-1], 0, [list(trade(number)) for number in numbers]]
     market.take(FeedMessage("trade/BOND/", message))
 
 
@@ -164,18 +166,17 @@ def test_each_trade_after_the_snapshot_comes_once() -> None:
         market = subscribed_to_trades(exchange, sent)
 
         await asyncio.sleep(0)
-        feed(market, 1, 0, 1, 1, 2)
-        feed(market, 1, 0, 1, 3)
+        feed(market, 1, 1, 2)
+        feed(market, 1, 3)
         exchange.replied.set()
         await sent.began.wait()
-        feed(market, 1, 0, 1, 4)
+        feed(market, 1, 4)
         market.close()
 
     sent = Sent()
     asyncio.run(scenario(SlowExchange(), sent))
     assert [(kind, re.findall("\x01271=(\\d+)", body)) for kind, body in sent.messages] == [
-        ("W", ["2"]),
-        ("X", ["3"]),
+        ("W", ["3"]),
         ("X", ["4"]),
     ]
 
@@ -187,16 +188,16 @@ def test_trades_that_the_feed_missed_are_sent() -> None:
         market = subscribed_to_trades(exchange, sent)
 
         await replied(market, exchange)
-        feed(market, 1, 0, 10, 3)
-        exchange.traded = [1, 2, 3, 4, 5, 6]
-        feed(market, 1, 11, 12, 6)  # the message of 4 and 5 is lost
-        feed(market, 1, 12, 13, 7)
+        feed(market, 1, 3)
+        exchange.traded = 6
+        feed(market, 1, 6)  # the message of 4 and 5 is lost
+        feed(market, 1, 7)
         await replied(market, exchange)
-        feed(market, 1, 13, 14, 8)
-        exchange.traded = [1]
-        feed(market, 2, 0, 3, 1)
+        feed(market, 1, 8)
+        exchange.epoch, exchange.traded = 2, 1
+        feed(market, 2, 1)
         await replied(market, exchange)
-        feed(market, 2, 3, 4, 2)
+        feed(market, 2, 2)
         market.close()
 
     sent = Sent()
@@ -211,12 +212,12 @@ def test_trades_that_the_feed_missed_during_a_request_are_sent() -> None:
     async def scenario(exchange: Any, sent: Any) -> None:
         market = subscribed_to_trades(exchange, sent)
         await replied(market, exchange)
-        feed(market, 1, 0, 10, 3)
-        exchange.traded = [1, 2, 3, 4, 5]
-        feed(market, 1, 11, 12, 5)  # the message of 4 is lost
+        feed(market, 1, 3)
+        exchange.traded = 5
+        feed(market, 1, 5)  # the message of 4 is lost
         await asyncio.sleep(0)
-        exchange.traded = [1, 2, 3, 4, 5, 6, 7]
-        feed(market, 1, 13, 14, 7)  # and that of 6
+        exchange.traded = 7
+        feed(market, 1, 7)  # and that of 6
         await asyncio.sleep(0)
         await replied(market, exchange)
         market.close()
