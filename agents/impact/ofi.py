@@ -135,16 +135,17 @@ def fit_ofi(intervals: Intervals, split_ns: int) -> OfiImpact:
 
 def _check(intervals: Intervals, fit: Bools, test: Bools, split_ns: int) -> None:
     known = np.isfinite(intervals.ofi_lots[:, 0])
+    moved = known & np.isfinite(np.vstack([intervals.moves_ticks, intervals.later_ticks]))
     split, horizon = time_of_day_text(split_ns), max((0.0, *intervals.horizons_s))
     fit = fit & (intervals.edges_ns[1:] + round(horizon * SECOND_NS) <= split_ns)
     test = test & (intervals.edges_ns[1:] + round(horizon * SECOND_NS) <= intervals.edges_ns[-1])
     for chosen, least, where in ((fit, FITTED_MIN, "before"), (test, TESTED_MIN, "after")):
-        if (count := int((chosen & known).sum())) < least:
+        if (count := int((chosen & moved).sum(axis=1).min())) < least:
             raise ImpactError(
                 f"intervals {where} {split}: expected {least} or more with a bid, an ask and the longest horizon, got {count}; "
                 "give a longer --window, a shorter --interval, shorter --horizons or another --split"
             )
-    if np.ptp(intervals.ofi_lots[fit & known, 0]) == 0:
+    if any(np.ptp(intervals.ofi_lots[fit & each, 0]) == 0 for each in moved):
         raise ImpactError(
             f"{intervals.symbol}: expected orders that change the best prices before {split}, got none; give other hours"
         )

@@ -32,8 +32,8 @@ def line_table(found: OfiImpact) -> Table:
     for name, lines in found.lines.items():
         for move, line in zip(_moves(found), lines, strict=True):
             shown.add_row(
-                name, move, f"{line.fitted:,}", f"{line.beta:.3g}", f"{line.standard_error:.2g}", f"{line.t:.1f}",
-                f"{line.r2:.3f}", f"{line.tested:,}", f"{line.r2_tested:.3f}",
+                name, move, f"{line.fitted:,}", f"{line.beta:.3g}", f"{line.standard_error:.2g}", _text(line.t, ".1f"),
+                _text(line.r2, ".3f"), f"{line.tested:,}", _text(line.r2_tested, ".3f"),
             )  # fmt: skip
     return shown
 
@@ -46,20 +46,24 @@ def period_table(found: OfiImpact) -> Table:
     for one in found.periods:
         shown.add_row(
             time_of_day_text(one.start_ns)[:5], f"{one.line.fitted:,}", f"{one.depth_lots:,.0f}", f"{one.line.beta:.3g}",
-            f"{one.line.standard_error:.2g}", f"{one.line.r2:.3f}",
+            f"{one.line.standard_error:.2g}", _text(one.line.r2, ".3f"),
         )  # fmt: skip
     return shown
 
 
 def conclusions(found: OfiImpact) -> list[str]:
     """The conclusions from the numbers, in sentences."""
-    same = max(found.lines.items(), key=lambda both: both[1][0].r2_tested)
+    same = [(lines[0].r2_tested, name) for name, lines in found.lines.items() if math.isfinite(lines[0].r2_tested)]
     later = [
         (line.r2_tested, name, horizon)
         for name, lines in found.lines.items()
         for horizon, line in zip(found.intervals.horizons_s, lines[1:], strict=True)
+        if math.isfinite(line.r2_tested)
     ]
-    said = [f"In the same interval, {same[0]} explains {same[1][0].r2_tested:.1%} of the variance of tested moves."]
+    said = ["In the same interval, there is nothing to explain: all tested moves are equal."]
+    if same:
+        best, name = max(same)
+        said = [f"In the same interval, {name} explains {best:.1%} of the variance of tested moves."]
     if later:
         best, name, horizon = max(later)
         said.append(
@@ -124,7 +128,7 @@ def draw(found: OfiImpact) -> bytes:
     left.set_xlabel("order-flow imbalance at the best prices, lots")
     left.set_ylabel("move of the mid in the same interval, ticks")
     left.set_title(
-        f"{found.intervals.symbol}, {found.intervals.interval_s:g} s: R² {line.r2:.2f}, tested {line.r2_tested:.2f}"
+        f"{found.intervals.symbol}, {found.intervals.interval_s:g} s: R² {_text(line.r2, '.2f')}, tested {_text(line.r2_tested, '.2f')}"
     )
     right.errorbar(
         [one.depth_lots for one in found.periods], [one.line.beta for one in found.periods],
@@ -137,6 +141,11 @@ def draw(found: OfiImpact) -> bytes:
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.2)
     return picture(figure)
+
+
+def _text(value: float, form: str) -> str:
+    """The number, or a dash where there is none, as for the R² of a mid that does not move."""
+    return "–" if math.isnan(value) else format(value, form)
 
 
 def _hours(found: OfiImpact, *, fitted: bool) -> str:

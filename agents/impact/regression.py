@@ -30,8 +30,10 @@ class Line:
 
     @property
     def t(self) -> float:
-        """beta / standard error."""
-        return self.beta / self.standard_error if self.standard_error > 0 else np.inf * np.sign(self.beta)
+        """beta / standard error; NaN if both are 0."""
+        if self.standard_error > 0:
+            return self.beta / self.standard_error
+        return float(np.copysign(np.inf, self.beta)) if self.beta else float("nan")
 
 
 def automatic_lags(observations: int) -> int:

@@ -7,6 +7,7 @@ import pytest
 
 from serl.agents.impact.errors import ImpactError
 from serl.agents.impact.ofi import BEST, INTEGRATED, NORMALISED, Intervals, cut_intervals, fit_ofi
+from serl.agents.impact.ofi_report import conclusions, line_table, period_table
 from serl.agents.impact.regression import fit_line, newey_west
 from serl.agents.realism.errors import EmptyWindow
 from serl.agents.realism.scores import ofi
@@ -165,6 +166,24 @@ def test_an_interval_that_begins_without_an_ask_is_left_out() -> None:
     assert np.isnan(found.ofi_lots[:, 0]).tolist() == [True] * 4 + [False]
 
 
+def test_a_mid_that_does_not_move_has_no_r2_and_hides_no_forecast(intervals: Intervals) -> None:
+    """ "OFI explains nan%" stood in the report; and a forecast of nothing, which came first, was the best of all."""
+    still = replace(intervals, mid_ticks=constant(intervals.mid_ticks), later_ticks=constant(intervals.later_ticks))
+    found = fit_ofi(still, SPLIT_NS)
+    assert np.isnan(found.lines[BEST][0].t) and np.isnan(found.lines[BEST][0].r2_tested)
+    assert conclusions(found) == ["In the same interval, there is nothing to explain: all tested moves are equal."]
+    shown = [list(column.cells) for made in (line_table(found), period_table(found)) for column in made.columns]
+    assert "nan" not in str(shown) and shown[5] == ["–"] * 6, "the t of every line"
+    both = np.vstack(
+        [
+            constant(intervals.moves_ticks),
+            np.where(np.isfinite(intervals.later_ticks[0]), intervals.moves_ticks, np.nan),
+        ]
+    )
+    found = fit_ofi(replace(intervals, later_ticks=both, horizons_s=(1.0, 10.0)), SPLIT_NS)
+    assert "Forecasts: the best of 3 (all levels, next 10 s) explains 100.0%" in conclusions(found)[1]
+
+
 def test_what_cannot_be_fitted_is_refused(intervals: Intervals) -> None:
     with pytest.raises(ImpactError, match=r"before 10:00:30: expected 30 or more .* got \d; give a longer --window"):
         fit_ofi(intervals, TEN_NS + 3 * STEP)
@@ -172,6 +191,9 @@ def test_what_cannot_be_fitted_is_refused(intervals: Intervals) -> None:
         fit_ofi(intervals, TEN_NS + 119 * STEP)
     with pytest.raises(ImpactError, match="orders that change the best prices"):
         fit_ofi(replace(intervals, ofi_lots=constant(intervals.ofi_lots)), SPLIT_NS)
+    empty_later = np.where(np.arange(intervals.later_ticks.shape[1]) < COUNT // 2, np.nan, intervals.later_ticks)
+    with pytest.raises(ImpactError, match=r"before 10:10:00: expected 30 or more .* longest horizon, got 0"):
+        fit_ofi(replace(intervals, later_ticks=empty_later), SPLIT_NS)
     with pytest.raises(ImpactError, match=r"got 3600 s; give a shorter one"):
         cut_intervals(walk(independent()), WINDOW, 360 * STEP)
     with pytest.raises(EmptyWindow):
