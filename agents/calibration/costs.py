@@ -34,9 +34,11 @@ from serl.agents.learning.evaluation import (
     execute_orders,
     measured,
 )
+from serl.agents.realism.days import window_text
 from serl.agents.realism.distances import CLUSTERS_MIN
 from serl.agents.realism.tape import Floats
 from serl.agents.traders.population import PopulationConfig
+from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
 from serl.history.day import Day
 
@@ -109,8 +111,13 @@ class ParentOrders:
 
 
 def day_orders(day: Day, start_ns: int, end_ns: int, pairs: int) -> ParentOrders:
-    """Orders in hours of a day with one symbol, sized by its mean volume in them."""
-    start_ns, end_ns = max(start_ns, day.reference.first_time_ns), min(end_ns, day.reference.last_time_ns)
+    """Orders in hours of a day with one symbol, sized by its mean volume in them. Raises ConfigError for hours outside the day."""
+    covered = day.reference.first_time_ns, day.reference.last_time_ns
+    if start_ns >= covered[1] or end_ns <= covered[0]:
+        raise ConfigError(
+            f"hours: expected some within the day's {window_text(covered)}, got {window_text((start_ns, end_ns))}; give hours of the day"
+        )
+    start_ns, end_ns = max(start_ns, covered[0]), min(end_ns, covered[1])
     volume = volume_lots_per_s(recorded_trades(day)[:-1], start_ns, end_ns)
     return ParentOrders(start_ns, end_ns, volume, pairs, lot_multiple(day.commands))
 

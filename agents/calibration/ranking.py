@@ -24,6 +24,7 @@ from serl.agents.realism.distances import CLUSTERS_MIN
 from serl.agents.realism.tape import Floats
 from serl.agents.students_t import expanded
 from serl.agents.traders.population import PopulationConfig
+from serl.exchange.errors import ConfigError
 from serl.history.day import Day
 
 POLICIES: Mapping[str, Policy] = {
@@ -68,7 +69,15 @@ class Advantages:
         weights = random.multinomial(count, np.full(count, 1 / count), DRAWS)[:, self.clusters]
         finite = np.isfinite(self.pa_bps)
         sums, sizes = weights @ np.where(finite, self.pa_bps, 0.0).T, weights @ finite.T
-        return sums / np.maximum(sizes, 1)
+        return np.divide(sums, sizes, out=np.full(sums.shape, np.nan), where=sizes > 0)
+
+    def measured(self, name: str) -> "Advantages":
+        """Only the orders with a PA: clusters without one say nothing, so they do not count. Raises ConfigError for a market, `name`, without any."""
+        known = np.isfinite(self.pa_bps).any(axis=0)
+        if not known.any():
+            raise ConfigError(f"{name}: expected trades while the orders are worked, got none; give other --hours")
+        clusters = np.unique(self.clusters[known], return_inverse=True)[1]
+        return Advantages(self.pa_bps[:, known], clusters, self.unit)
 
 
 @dataclass(frozen=True)
@@ -116,12 +125,13 @@ def rank(
 def advantages(
     market: ExecutionMarket, orders: ParentOrders, days: Sequence[int], name: str, on_policy: Progress
 ) -> Advantages:
-    """PA of all POLICIES on the orders of some days of a market. name: name of the market, for `on_policy`."""
+    """PA of all POLICIES on the orders of some days of a market. name: name of the market, for `on_policy` and errors. Raises ConfigError if it did not
+    trade while they are worked."""
     episodes = orders.sample(days)
     found = worked(market, episodes, POLICIES, lambda label: on_policy(f"{label}, {name}"))
     pa_bps = np.array([columns["pa"] for columns in found.values()])
     clusters, unit = bootstrap_clusters(episodes, episodes["day"])
-    return Advantages(pa_bps, clusters, unit)
+    return Advantages(pa_bps, clusters, unit).measured(name)
 
 
 def compare(real: Advantages, simulated: Advantages) -> Ranking:
@@ -156,5 +166,6 @@ def _estimates(values: Floats, draws: Floats, clusters: int) -> tuple[Estimate, 
 def _estimate(value: float, draws: Floats, clusters: int) -> Estimate:
     """An estimate, without an interval for fewer than CLUSTERS_MIN clusters: all draws from one cluster are the value itself, and draws from a few
     are between their extremes."""
-    low, high = np.quantile(draws, expanded(clusters)) if clusters >= CLUSTERS_MIN else (np.nan, np.nan)
+    known = draws[np.isfinite(draws)]
+    low, high = np.quantile(known, expanded(clusters)) if clusters >= CLUSTERS_MIN and len(known) else (np.nan, np.nan)
     return Estimate(value, float(low), float(high))

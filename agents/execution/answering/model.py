@@ -72,7 +72,8 @@ class AnsweringDay:
 def answering_day(commands: Rows, coefficient: str = FITTED, exponent: float = EXPONENT) -> AnsweringDay:
     """Executes the COMMAND rows of a day of one symbol undisturbed, and fits the impact.
 
-    coefficient: FITTED or SQUARE_ROOT. exponent: exponent of the memory. Raises ConfigError if nothing trades or the fitted coefficient is not positive.
+    coefficient: FITTED or SQUARE_ROOT. exponent: exponent of the memory. Raises ConfigError if nothing trades, the mid stands still from
+    minute to minute, or the fitted coefficient is not positive.
     """
     record = record_history(commands)
     mids = _known_mids(record)
@@ -83,6 +84,10 @@ def answering_day(commands: Rows, coefficient: str = FITTED, exponent: float = E
     minutes = _mids_at(mids, _grid(record, WINDOWS_S[0]))
     root_law = PREFACTOR * float(np.sqrt(np.sum(np.diff(minutes) ** 2) / traded))
     reference = [fit.ticks_per_root_lot for fit in fits if fit.window_s == REFERENCE_S]
+    if root_law == 0:
+        raise ConfigError(
+            "answering: expected a day whose mid moves from minute to minute, got one that is too short or whose mid stands still; give another day"
+        )
     used = root_law if coefficient == SQUARE_ROOT else max(reference, default=0.0)
     if not used > 0:
         raise ConfigError(

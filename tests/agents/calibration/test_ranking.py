@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from serl.agents.calibration import ranking
 from serl.agents.calibration.cli_ranking import ranking as command
+from serl.agents.calibration.costs import day_orders
 from serl.agents.calibration.ranking import POLICIES, Advantages, compare, spearman
 from serl.agents.calibration.ranking_report import sentences, write_ranking
 from serl.agents.execution.environment.episodes import Hours, RandomOrders
@@ -78,6 +79,23 @@ def test_orders_in_windows_without_trades_are_left_out() -> None:
     assert one.draws(1).mean(axis=0) == pytest.approx(one.means, abs=0.1), "they are not counted as 0 either"
 
 
+def test_blocks_without_trades_are_no_clusters() -> None:
+    """A draw of such blocks alone was a PA of 0: the interval of -7 ended at 0, and that of the rank correlation too."""
+    means = np.linspace(-7, -5, COUNT)
+    thin = advantages(means, 3)
+    thin.pa_bps[:, 12:] = np.nan
+    found = compare(thin.measured("day"), advantages(means, 4))
+    assert found.orders == (12, 40) and found.clusters == (6, 20)
+    assert all(one.low <= one.value <= one.high < -2 for one in found.day) and found.correlation.low > 0.5
+    thin.pa_bps[:, 8:] = np.nan
+    assert np.isnan(compare(thin.measured("day"), advantages(means, 4)).day[0].low), "four blocks are too few"
+    thin.pa_bps[1:, :6] = np.nan
+    assert np.isnan(thin.measured("day").draws(1)).any() and not (thin.measured("day").draws(1) == 0).any()
+    thin.pa_bps[:] = np.nan
+    with pytest.raises(ConfigError, match="day: expected trades while the orders are worked, got none; give other"):
+        thin.measured("day")
+
+
 def test_the_draws_of_the_two_markets_are_independent() -> None:
     """The same draws in both would cancel in their difference, whose interval would then have no width."""
     one = advantages(np.zeros(COUNT), 3)
@@ -92,6 +110,13 @@ def test_hours_that_are_too_short_are_named_in_times_of_day() -> None:
         ConfigError, match=r"expected at least 600 s, the duration of an order, got 10:00:00-10:01:00; give"
     ):
         RandomOrders([hours])
+
+
+def test_hours_outside_the_day_are_refused() -> None:
+    """They ended before they began: "got 20:00:00-09:31:00"."""
+    day = generate_day(3, end_ns=generate_day(3).reference.first_time_ns + 60 * 10**9)
+    with pytest.raises(ConfigError, match=r"within the day's 09:30:00-09:3.*, got 20:00:00-21:00:00; give hours of"):
+        day_orders(day, 20 * 3600 * 10**9, 21 * 3600 * 10**9, 1)
 
 
 def test_few_clusters_give_no_interval(tmp_path: Path) -> None:

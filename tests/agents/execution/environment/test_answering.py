@@ -265,6 +265,11 @@ def test_the_coefficient_is_that_of_the_day(generated: Day) -> None:
         answering_day(generated.commands)
     with pytest.raises(ConfigError, match="expected a day with trades, got none"):
         answering_day(DEEP.commands[:2], "square_root")
+    still = day(
+        (0, "NEW", BUY, 99, 9, 0), (0, "NEW", SELL, 101, 9, 0), (60, "NEW", BUY, 101, 1, 0), (200, "NEW", BUY, 98, 1, 0)
+    )
+    with pytest.raises(ConfigError, match="whose mid stands still; give another day"):
+        answering_day(still.commands, "square_root")
 
 
 def test_the_interval_of_a_fit_to_few_windows_contains_the_truth() -> None:
