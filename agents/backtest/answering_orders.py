@@ -5,7 +5,7 @@ docs/answering.md has the rules. The book is kept in history's prices; commands 
 
 from typing import Any
 
-from serl.agents.execution.answering.rules import execute_live, give_way, submit
+from serl.agents.execution.answering.rules import execute_live, give_way, submit, trades_continuously
 from serl.agents.execution.answering.tape import WRITTEN
 from serl.exchange.compiling import apart, inlined, inner, int64
 from serl.exchange.kernel import order_index
@@ -122,7 +122,7 @@ def _replace(state: Any, row: Any, answer: Any, resting: Any, progress: Any, eve
         command.price_ticks = limit
         slot = order_index.find(state, own, order_id)
         left = total - (state.orders[slot].total_lots - state.orders[slot].open_lots) if slot >= 0 else 0
-        trades = sound and left > 0 and state.halted[SYMBOL] == 0 and state.orders[slot].flags & POST_ONLY == 0
+        trades = sound and left > 0 and trades_continuously(state, SYMBOL) and state.orders[slot].flags & POST_ONLY == 0
         if trades:
             side = int64(state.orders[slot].side)
             trades = crosses(side, limit, state.best[SYMBOL, 1 - side])

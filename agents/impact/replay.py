@@ -52,7 +52,7 @@ class MidPath:
     time_ns: Ints
     """[command] time of the command."""
     mid_ticks: Floats
-    """[command] after the command; NaN where a side is empty."""
+    """[command] after the command; NaN without a bid below an ask."""
     traded_lots: Ints
     """[command] lots executed by the command."""
     is_own: Bools
@@ -133,7 +133,10 @@ def execute_commands(commands: Rows) -> tuple[MidPath, Market]:
 
 
 def _mid_path(commands: Rows, touch: Ints, traded: Ints) -> MidPath:
-    mid = np.where((touch > 0).all(axis=1), touch.sum(axis=1) / 2.0, np.nan)
+    two_sided = (touch[:, 0] > 0) & (
+        touch[:, 1] > touch[:, 0]
+    )  # while orders are collected for an auction, the book may be crossed
+    mid = np.where(two_sided, touch.sum(axis=1) / 2.0, np.nan)
     return MidPath(commands["time_ns"].copy(), mid, traded, commands["participant"] == EXECUTOR)
 
 

@@ -25,6 +25,7 @@ from serl.agents.realism.tape import SECOND_NS, Floats, Ints
 from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.records import TRADED_LOTS
 from serl.agents.traders.simulate import Simulation
+from serl.exchange.kernel.state import ASK, BID
 
 Job = TypeVar("Job")
 
@@ -97,7 +98,7 @@ def _run(
     for number, time_ns in enumerate([*(times_ns[0] - LEAD_NS).tolist(), *times_ns.tolist()], -len(LEAD_NS)):
         simulation.advance(time_ns)
         best = simulation.market.state.best[0]
-        known = best.sum() / 2.0 if (best > 0).all() else known
+        known = best.sum() / 2.0 if 0 < best[BID] < best[ASK] else known
         if number >= 0:
             mids[number] = known
             traded[number] = simulation.crowd.traders.public_totals[0, TRADED_LOTS]

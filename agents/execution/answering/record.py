@@ -14,7 +14,7 @@ from serl.exchange.market import Market
 from serl.exchange.records import COMMAND, EVENT, CommandKind, EventFlag, EventKind, Rows
 from serl.history.limits import limits_for
 
-FILLED, MAKER = int(EventKind.FILL), int(EventFlag.MAKER)
+FILLED, MAKER, AUCTION = int(EventKind.FILL), int(EventFlag.MAKER), int(EventFlag.AUCTION)
 NEW, REDUCE, REPLACE = int(CommandKind.NEW), int(CommandKind.REDUCE), int(CommandKind.REPLACE)
 EVENT_ROWS = 4096
 ENTRIES_FULL = -1
@@ -35,7 +35,7 @@ class HistoryRecord:
     leaves_lots: Any
     """(e,) what these orders had left after the command."""
     taken_lots: Any
-    """(n,) lots that the command took, negative for sales."""
+    """(n,) lots that the command took, negative for sales; nobody takes in an auction."""
     worst_ticks: Any
     """(n,) the worst price at which the command traded, 0 if it took nothing."""
     touch_ticks: Any
@@ -43,8 +43,9 @@ class HistoryRecord:
 
     @cached_property
     def mid_ticks(self) -> Any:
-        """(n,) mid after each command; NaN where a side is empty."""
-        return np.where((self.touch_ticks > 0).all(axis=1), self.touch_ticks.sum(axis=1) / 2.0, np.nan)
+        """(n,) mid after each command; NaN without a bid below an ask, as while orders are collected for an auction."""
+        bid, ask = self.touch_ticks[:, 0], self.touch_ticks[:, 1]
+        return np.where((bid > 0) & (ask > bid), (bid + ask) / 2.0, np.nan)
 
 
 @inlined
@@ -68,8 +69,9 @@ def _execute_all(
             count, status = execute(state, row, 0, events, 0)
             for number in range(count):
                 event = events[number]
-                if event.kind == FILLED and event.flags & MAKER:
+                if event.kind == FILLED and event.flags & (MAKER | AUCTION):
                     _add_entry(progress, order_ids, leaves_lots, event.order_id, event.leaves_lots)
+                if event.kind == FILLED and event.flags & MAKER and not event.flags & AUCTION:
                     taken_lots[index] += event.qty_lots if event.side == ASK else -event.qty_lots
                     worst_ticks[index] = event.price_ticks
         if status == GROW:

@@ -25,14 +25,14 @@ from serl.exchange.kernel.book import crosses
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, GROW, execute
 from serl.exchange.kernel.levels import find_level
 from serl.exchange.kernel.state import ASK, BID
-from serl.exchange.records import CommandFlag, CommandKind, EventFlag, EventKind, TimeInForce
+from serl.exchange.records import CommandFlag, CommandKind, EventFlag, EventKind, Phase, TimeInForce
 
 CHASE_TICKS = 20
 """An order of history that no longer finds what it took searches up to this many ticks beyond the worst price at which it traded."""
 NEW, REDUCE = int(CommandKind.NEW), int(CommandKind.REDUCE)
-FILLED, MAKER = int(EventKind.FILL), int(EventFlag.MAKER)
+FILLED, MAKER, AUCTION = int(EventKind.FILL), int(EventFlag.MAKER), int(EventFlag.AUCTION)
 MARKET, POST_ONLY = int(CommandFlag.MARKET), int(CommandFlag.POST_ONLY)
-IOC = int(TimeInForce.IOC)
+IOC, CONTINUOUS = int(TimeInForce.IOC), int(Phase.CONTINUOUS)
 
 
 class Answers(NamedTuple):
@@ -59,18 +59,19 @@ def _count_fills(answer: Any, events: Any, count: int, history: int) -> None:
             continue
         qty, bought = event.qty_lots, 1 if event.side == ASK else -1
         maker_is_live, taker_is_live = event.participant != history, events[index + 1].participant != history
-        if taker_is_live:
+        takes = event.flags & AUCTION == 0  # in an auction both sides rested; the other event is the buyer's
+        if takes and taker_is_live:
             answer.sent_lots += qty
-        else:
+        elif takes:
             answer.taken_lots += qty
         if taker_is_live == maker_is_live:
             continue
         forget(answer, event.time_ns)
-        lots = remembered(answer)
-        if taker_is_live:
-            remember(answer, float(bought * qty))
-        elif bought * lots > 0:
-            remember(answer, -bought * min(float(qty), abs(lots)))
+        lots, sign = remembered(answer), bought if taker_is_live else -bought
+        if takes and taker_is_live:
+            remember(answer, float(sign * qty))
+        elif sign * lots < 0:
+            remember(answer, sign * min(float(qty), abs(lots)))
         else:
             continue
         answer.due_ns = 0
@@ -163,6 +164,12 @@ def _follow(
             _trade_through(state, row, answer, symbol, first_own, events, frame, fills, tape)
 
 
+@inlined
+def trades_continuously(state: Any, symbol: int) -> bool:
+    """Whether orders trade as they arrive: trading is not halted, and no orders are collected for an auction."""
+    return state.halted[symbol] == 0 and state.symbols[symbol].phase == CONTINUOUS
+
+
 @inner
 def give_way(
     state: Any, row: Any, answer: Any, symbol: int, resting: Any, first_live: int, time_ns: int, first_own: int,
@@ -170,10 +177,15 @@ def give_way(
 ) -> int:  # fmt: skip
     """Updates the shift before something happens at `time_ns`: at once after trades, otherwise once per UPDATE_NS. Returns DONE or GROW.
 
-    When this happens depends on the commands alone, not on when the book is read. Nothing moves while trading is halted.
+    When this happens depends on the commands alone, not on when the book is read. Nothing moves while trading is halted or orders are collected for
+    an auction, when history's own orders may cross.
     """
     row[0].time_ns = time_ns
-    while answer.disturbed != 0 and state.halted[symbol] == 0 and (answer.due_ns == 0 or answer.due_ns <= time_ns):
+    while (
+        answer.disturbed != 0
+        and trades_continuously(state, symbol)
+        and (answer.due_ns == 0 or answer.due_ns <= time_ns)
+    ):
         if answer.due_ns != 0:
             forget(answer, time_ns)
         due_ns = (answer.updated_ns // UPDATE_NS + 1) * UPDATE_NS
@@ -289,7 +301,7 @@ def execute_live(
         command.order_id, command.command_id, command.price_ticks = 0, command_id, limit
         command.time_in_force, command.flags, command.qty_lots = tif, flags, left
         state.last_command_id[own] = command_id - 1
-        crossing = crosses(side, limit, state.best[symbol, 1 - side])
+        crossing = crosses(side, limit, state.best[symbol, 1 - side]) and state.symbols[symbol].phase == CONTINUOUS
         if flags & MARKET == 0 and (flags & POST_ONLY or not crossing):
             if submit(state, row, answer, symbol, first_own, events, frame, fills, tape) == GROW:
                 return GROW

@@ -1,11 +1,12 @@
 """The impact of metaorders in a replay."""
 
+import numpy as np
 import pytest
 
 from serl.agents.impact.replay import replay_impact
 from serl.agents.realism.errors import EmptyWindow, NoSuchSymbol, NoTrades, NoTwoSidedBook, RealismError
 from serl.agents.realism.tape import SECOND_NS
-from serl.exchange.records import CommandKind, Rule, Side, command
+from serl.exchange.records import CommandKind, Phase, Rule, Side, command
 from serl.history.generate import generate_day
 from tests.agents.realism.sample import BUY, SELL, TEN_NS, day_of, new
 
@@ -27,6 +28,20 @@ def test_by_hand() -> None:
     assert (order.child_ticks == 0.5).all()
     sold = replay_impact(history, Side.SELL, [1.0], WINDOW, interval_ns=30 * SECOND_NS, grid_step_ns=30 * SECOND_NS)
     assert sold.orders[0].impact_ticks.tolist() == [0] * 5, "a bid of 100 lots is not exhausted"
+
+
+def test_a_crossed_book_has_no_mid() -> None:
+    """A bid of 12,000 that is collected for an auction was half of a mid: sigma was thousands of ticks."""
+    phases = [(60_000, Phase.INTRADAY), (180_000, Phase.CONTINUOUS)]
+    history = day_of(
+        new(BUY, 99, 100, -1000), new(SELL, 101, 100, -1000), new(BUY, 101, 10, 30_000, ioc=True),
+        *(command(CommandKind.PHASE, flags=int(phase), time_ns=TEN_NS + ms * 10**6) for ms, phase in phases),
+        new(BUY, 12_000, 20, 90_000), new(BUY, 98, 1, 400_000), opening=2,
+    )  # fmt: skip
+    history.commands.sort(order="time_ns", kind="stable")
+    history.commands["command_id"] = np.arange(1, len(history) + 1)
+    found = replay_impact(history, Side.BUY, [0.1], (TEN_NS, TEN_NS + 300 * SECOND_NS))
+    assert found.sigma_ticks == 0 and found.window_lots == 30
 
 
 def test_children_are_whole_multiples_of_the_lot() -> None:

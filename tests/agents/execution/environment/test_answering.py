@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from serl.agents.execution.answering.model import _fit, answering_day, answering_days
-from serl.agents.execution.answering.record import HistoryRecord
+from serl.agents.execution.answering.record import HistoryRecord, record_history
 from serl.agents.execution.environment.records import CHILD
 from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.impact_memory import memory_weights
 from serl.exchange.errors import ConfigError
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
-from serl.exchange.records import POSITION
+from serl.exchange.records import POSITION, CommandKind, Phase
 from serl.history.day import Day
 from serl.history.generate import generate_day
 from tests.agents.execution.environment.stage import (
@@ -201,6 +201,29 @@ def test_without_live_participants_the_tape_is_that_of_the_plain_replay(generate
     np.testing.assert_array_equal(orders[0][kept], orders[1][kept])
     np.testing.assert_array_equal(orders[0][kept], orders[2][orders[2]["participant"] == 0][kept])
     assert markets[2]._answers is not None and markets[2]._answers.books["disturbed"][0] == 1
+
+
+def test_nothing_moves_while_orders_are_collected_for_an_auction() -> None:
+    """The shift moved on, the crossed book looked like a quote that had moved through a live order, and all asks of history were gone."""
+    idle = [(t, "NEW", BUY, 980, 1, 0) for t in range(12, 400, 4)]
+    history = day(
+        *QUOTE, (10, "PHASE", 0, 0, 0, 0), (11, "NEW", BUY, 1010, 500, 0), *idle, (400, "PHASE", 0, 0, 0, 0), (401, *idle[0][1:]), last=9000
+    )  # fmt: skip
+    phases = history.commands["kind"] == CommandKind.PHASE
+    history.commands["flags"][phases], history.commands["time_in_force"][phases] = (Phase.INTRADAY, Phase.CONTINUOUS), 0
+    record = record_history(history.commands)
+    assert record.taken_lots.sum() == 1000 and np.isnan(record.mid_ticks[4:-2]).all(), "no taker, and no mid meanwhile"
+    market = opened(history, 0.5, start_s=2)
+    send(market, 5, buyer=(400,))
+    assert touch(market) == (1000, 10**6, 1010, 998_600)
+    send(market, 12)
+    send(market, 390)
+    assert touch(market) == (1020, 500, 1010, 998_600), "as at the beginning"
+    send(market, 402, buyer=(0, 300, 1030))  # an order that crosses is collected
+    assert market.frames["traded_lots"][0] == 500 and market.fills["lots"].tolist() == [300, 0]
+    assert touch(market)[2:] == (1007, 997_800), "800 lots in the auction, of which those bought there move nothing"
+    send(market, 404, buyer=(100,))
+    assert market.fills["lots"][0] == 100, "the next order is sent whole"
 
 
 def test_no_round_trip_of_two_orders_gains() -> None:
