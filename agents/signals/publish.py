@@ -14,6 +14,7 @@ from serl.exchange.errors import RequestRejected
 from serl.exchange.request import request_socket
 from serl.exchange.wire import Kind
 
+DAY_S = 86_400
 Send = Callable[[Forecast], bool]
 """Publishes a forecast; returns whether the exchange accepted it."""
 
@@ -32,9 +33,7 @@ class Publication:
         has_keys: bool = False,
     ) -> None:
         self._symbol = symbol
-        self._steps = round(every_s * 1e9 / STEP_NS)
-        if self._steps < 1 or abs(self._steps * STEP_NS - every_s * 1e9) > 1e3:
-            raise SignalError(f"--every: expected a multiple of 0.1 s, got {every_s:g}; give one like 1")
+        self._steps = _steps(every_s)
         self._follower = MarketFollower(client, symbol, has_keys)
         self.forecaster = LiveForecaster(forecaster, model, source)
         #: numbers of forecasts that were sent, and that the exchange did not accept because of `news_per_s_max`
@@ -57,6 +56,14 @@ class Publication:
                 yield forecast
             else:
                 self.throttled += 1
+
+
+def _steps(every_s: float) -> int:
+    """The steps of 100 ms between forecasts. Raises SignalError unless they are whole and at most a day."""
+    steps = round(every_s * 1e9 / STEP_NS) if 0 < every_s <= DAY_S else 0
+    if steps < 1 or abs(steps * STEP_NS - every_s * 1e9) > 1e3:
+        raise SignalError(f"--every: expected a multiple of 0.1 s up to {DAY_S}, got {every_s:g}; give one like 1")
+    return steps
 
 
 def check_rate(client: Exchange, every_s: float) -> None:

@@ -107,7 +107,9 @@ def test_a_live_clock_prints_and_publishes(tmp_path: Path) -> None:
     with start_exchange(symbols="AMZN,DEMO", clock="scaled:50") as served:
         for options, message in (
             (["--symbol", "X"], "expected one of AMZN, DEMO, got X"),
-            (["--every", "0.15"], "expected a multiple of 0.1 s, got 0.15"),
+            (["--every", "0.15"], "expected a multiple of 0.1 s up to 86400, got 0.15"),
+            (["--every", "nan"], "expected a multiple of 0.1 s up to 86400, got nan"),
+            (["--every", "1e300"], "expected a multiple of 0.1 s up to 86400, got 1e[+]300"),
             (["--every", "0.1"], "expected at most 100 messages per second .* got 500"),
         ):
             with pytest.raises(SignalError, match=message):
