@@ -1,5 +1,6 @@
 """`serl.tables`: what is documented exists; simulations, backtests, executions and journals as tables against their own numbers."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -8,12 +9,14 @@ import pytest
 
 from serl import tables
 from serl.agents.backtest.result import Result
+from serl.agents.backtest.run import backtest
 from serl.agents.execution.errors import ReportError
 from serl.agents.learning.errors import EvaluationFileError
 from serl.agents.traders.population import PopulationConfig, load_population
 from serl.agents.traders.simulate import Simulation
 from serl.exchange.errors import ConfigError, JournalError
 from serl.exchange.records import CommandKind
+from tests.agents.backtest.test_backtest import Buyer, small_day
 from tests.agents.backtest.test_result import fills, result
 from tests.agents.traders.test_rules import DAY, population, simulated
 from tests.doc_blocks import ROOT
@@ -106,6 +109,16 @@ def test_fills_trades_and_curve_of_a_backtest() -> None:
     assert curve["position_lots_B"].tolist() == [0, -1] and curve["mid_A"].tolist() == [1.01, 1.005]
     assert np.isnan(curve["mid_B"][0])
     assert len(tables.backtest_trades(result(fills(), [2], [[198, 0]]))) == 0
+
+
+def test_times_of_a_backtest_are_on_the_date_of_its_day() -> None:
+    """So its tables can be joined with those of the day."""
+    one = small_day()
+    day = dataclasses.replace(one, reference=dataclasses.replace(one.reference, date="2012-06-21"))
+    found = backtest(Buyer, day=day)
+    made, trades, curve = tables.backtest_fills(found), tables.backtest_trades(found), tables.backtest_curve(found)
+    for times in (made["time"], trades["start"], curve["time"], tables.trades(day)["time"]):
+        assert np.all(times.astype("datetime64[D]") == np.datetime64("2012-06-21")) and len(times)
 
 
 def test_orders_and_fills_of_a_report(tmp_path: Path) -> None:

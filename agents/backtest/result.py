@@ -62,6 +62,8 @@ class Result:
     """Every event of the run as EVENT rows, if they were kept."""
     fee_microticks: NDArray[np.int64] | None = None
     """(F,) fee of each fill, microticks x lots; None if the market has no fees."""
+    date: str = ""
+    """Date of a recorded day, YYYY-MM-DD; empty for one without a date."""
 
     @property
     def fills(self) -> dict[str, Any]:

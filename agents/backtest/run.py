@@ -113,7 +113,7 @@ def backtest(
     events = market.events() if events_kept else None
     return Result(
         name, references, fills, marks, fill_forward(bests), decisions, counts, by_name(market.rejections), settings, wall_s, events,
-        fill_fees(fills, rules.fees) if rates else None,
+        fill_fees(fills, rules.fees) if rates else None, "" if day is None else day.reference.date,
     )  # fmt: skip
 
 

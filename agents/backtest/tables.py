@@ -13,7 +13,7 @@ def backtest_fills(result: Result) -> Table:
     rows = result.fill_rows
     symbol, time_ns = rows["symbol"].astype(np.int32), rows["time_ns"].copy()
     columns: dict[str, Column] = {
-        "time": times(time_ns), "time_ns": time_ns, "symbol": Names.of(symbol, _symbols(result)),
+        "time": times(time_ns, result.date), "time_ns": time_ns, "symbol": Names.of(symbol, _symbols(result)),
         "side": Names.of(rows["side"], SIDE_NAMES),
         "price": prices(rows["price_ticks"], [one.tick_size for one in result.symbols], symbol),
     }  # fmt: skip
@@ -31,7 +31,7 @@ def backtest_trades(result: Result) -> Table:
     closed = np.array([trip.end_ns is not None for trip in trips], np.bool_)
     profit = [np.nan if trip.profit_ticks is None else float(result.money(trip.symbol, trip.profit_ticks)) for trip in trips]  # fmt: skip
     return Table({
-        "start": times(start_ns), "end": np.where(closed, times(end_ns), np.datetime64("NaT", "ns")),
+        "start": times(start_ns, result.date), "end": np.where(closed, times(end_ns, result.date), np.datetime64("NaT", "ns")),
         "symbol": Names.of([trip.symbol for trip in trips], _symbols(result)),
         "side": Names.of([trip.side for trip in trips], SIDE_NAMES),
         "qty_lots": np.array([trip.qty_lots for trip in trips], np.int64),
@@ -42,7 +42,7 @@ def backtest_trades(result: Result) -> Table:
 def backtest_curve(result: Result) -> Table:
     """Profit over all symbols, and position and mid of each symbol, at the times at which positions were marked."""
     columns: dict[str, Column] = {
-        "time": times(result.times_ns), "time_ns": result.times_ns, "pnl": np.array(result.pnl, np.float64)
+        "time": times(result.times_ns, result.date), "time_ns": result.times_ns, "pnl": np.array(result.pnl, np.float64)
     }  # fmt: skip
     for place, reference in enumerate(result.symbols):
         code = np.zeros(len(result.times_ns), np.int64)
