@@ -87,9 +87,9 @@ def load_task(source: str) -> Task:
 
 def fill_in(values: Mapping[str, Any]) -> dict[str, Any]:
     """Plain settings of the outer loop, completed by those of the task in `task`. Given settings take precedence, also single ones of `inner` and
-    `budget`. A saved configuration contains all settings, so it does not change with the task's file."""
+    `budget`."""
     name = values.get("task")
-    if not name or all(key in values for key in FILLED):
+    if not name:
         return dict(values)
     task = load_task(str(name))
     given = task.model_dump(mode="json", include=set(FILLED))

@@ -22,7 +22,7 @@ from serl.researcher.modules import specs
 from serl.researcher.modules.contracts import Form, Kind
 from serl.researcher.modules.errors import SpecError
 from serl.researcher.modules.example import example
-from serl.researcher.tasks import fill_in
+from serl.researcher.tasks import FILLED, fill_in
 from serl.researcher.tuning.config import TuningConfig
 
 _FORMER = ("population",)
@@ -177,6 +177,8 @@ class OuterConfig(StrictSettings):
     def _fill_in_task(cls, values: Any, info: ValidationInfo) -> Any:
         if info.context == SAVED and isinstance(values, dict):
             values = {name: value for name, value in values.items() if name not in _FORMER}
+            if all(name in values for name in FILLED):
+                return values  # saved completely, so it does not change with the task's file
         return fill_in(values) if isinstance(values, dict) else values
 
     @model_validator(mode="after")

@@ -1,13 +1,16 @@
 """Tasks: the shipped ones are complete, a configuration is filled in from its task, and the parts have other days."""
 
+import json
 from pathlib import Path
 
 import pytest
 import yaml
 
 from serl.agents.learning.environments import Scenario
+from serl.agents.learning.settings import SAVED
 from serl.exchange.errors import ConfigError
 from serl.researcher.modules.contracts import Kind
+from serl.researcher.modules.example import example
 from serl.researcher.outer.config import load_config, parse_config
 from serl.researcher.tasks import load_task, task_names
 from tests.agents.execution.test_data import rows, write
@@ -51,12 +54,19 @@ def test_what_a_configuration_gives_stays() -> None:
     assert (config.inner.market.duration_s, config.inner.market.population) == (60, "thin")
 
 
+def test_a_task_fills_in_a_configuration_that_gives_some_of_each_setting() -> None:
+    incumbent = {"policy": json.loads(example(Kind.POLICY, "spec"))}
+    values = {"task": "thin", "kinds": ["policy"], "budget": {}, "incumbent": incumbent, "inner": {"orders": 7}}
+    config = parse_config(values, "here")
+    assert (config.inner.orders, config.inner.market) == (7, load_task("thin").settings().market)
+
+
 def test_a_saved_configuration_does_not_change_with_the_file_of_its_task(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump(load_task("thin").model_dump(mode="json", exclude={"name"})))
     config = parse_config({"task": str(path)}, "here")
     path.unlink()
-    assert parse_config(config.model_dump(mode="json"), "saved") == config
+    assert parse_config(config.model_dump(mode="json"), "saved", SAVED) == config
 
 
 def test_a_task_without_its_data_names_what_it_expects(tmp_path: Path) -> None:
