@@ -95,20 +95,35 @@ def _race(field: dict[str, Contender], standings: Standings, ledger: Ledger, poo
 def _run(
     field: dict[str, Contender], standings: Standings, tickets: Sequence[Ticket], pool: ThreadPoolExecutor
 ) -> None:  # fmt: skip
-    """Run the trainings of a round. Trainings of the same candidate and seed continue each other, so they run one after the other."""
-    groups: dict[tuple[str, int], list[Ticket]] = {}
-    for each in sorted(tickets, key=lambda each: each.share):
-        groups.setdefault((each.key, each.seed), []).append(each)
+    """Run the trainings of a round."""
 
     def run(group: Sequence[Ticket]) -> None:
         for each in group:
             field[each.key].run(each.share, each.seed)
 
-    list(pool.map(run, groups.values()))
+    list(pool.map(run, _in_turn(field, tickets)))
     if failure := standings.incumbent.failure:
         raise IncumbentError(
             f"expected an incumbent that can be trained and scored, got: {failure.reason}; set `incumbent`"
         )
+
+
+def _in_turn(field: dict[str, Contender], tickets: Sequence[Ticket]) -> list[list[Ticket]]:
+    """The tickets of a round, grouped by what must run one after the other: trainings of the same candidate and seed, which continue each other, and
+    those of a child after its parent's, from whose weights it may start."""
+    trained = {(each.key, each.seed) for each in tickets}
+
+    def eldest(ticket: Ticket) -> tuple[int, str]:
+        """How many generations back the eldest ancestor is that trains in this round, and its key."""
+        generations, one = 0, field[ticket.key]
+        while one.settings.warm_start and (one.candidate.parent, ticket.seed) in trained and generations < len(trained):
+            generations, one = generations + 1, field[str(one.candidate.parent)]
+        return generations, one.key
+
+    groups: dict[tuple[str, int], list[Ticket]] = {}
+    for each in sorted(tickets, key=lambda each: (eldest(each)[0], each.share)):
+        groups.setdefault((eldest(each)[1], each.seed), []).append(each)
+    return list(groups.values())
 
 
 def _outcome(one: Contender, standings: Standings) -> Result:

@@ -14,10 +14,10 @@ from serl.researcher.candidates import Budget, Candidate, Module, Result, Score
 from serl.researcher.inner import contender, results, training
 from serl.researcher.inner.contender import Contender
 from serl.researcher.inner.errors import IncumbentError
-from serl.researcher.inner.evaluate import evaluate_many, ignore_stage
+from serl.researcher.inner.evaluate import _in_turn, evaluate_many, ignore_stage
 from serl.researcher.inner.executors import trainer
 from serl.researcher.inner.job import prepare
-from serl.researcher.inner.race import Standings
+from serl.researcher.inner.race import Standings, Ticket
 from serl.researcher.inner.race_config import Race, Stage
 from serl.researcher.inner.results import Trial
 from serl.researcher.inner.settings import Settings
@@ -291,6 +291,22 @@ def test_results_without_pairs_are_read(tmp_path: Path) -> None:
     found = results.read(tmp_path / "result.json")
     assert found is not None and found.score is not None and found.paired is None
     assert found.score.advantages_bps == (1.0, 1.0)
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_child_trains_after_its_parent_whatever_runs_at_once(warm: bool, tmp_path: Path) -> None:
+    """It may start from the parent's weights, so it must not depend on which training ends first."""
+    young, old = rewards(2)
+    settings = Settings(warm_start=warm)
+    field = {
+        one.key: Contender(one, settings, BUDGET, tmp_path / one.key, ignore_stage, trainer("local"))
+        for one in (Candidate({}), Candidate(young.modules, old.key), old)
+    }
+    tickets = [Ticket(key, share, seed, 0.0) for key in field for share, seed in ((0.5, 0), (1.0, 0), (1.0, 1))]
+    groups = [[(each.key, each.share) for each in group] for group in _in_turn(field, tickets[:-1])]
+    shares = [(old.key, 0.5), (old.key, 1.0), (young.key, 0.5), (young.key, 1.0)]
+    assert (shares in groups) == warm
+    assert [(young.key, 1.0)] in groups, "the parent has no training of the second seed in this round"
 
 
 @pytest.mark.long
