@@ -228,6 +228,16 @@ class OuterConfig(StrictSettings):
         return self
 
     @model_validator(mode="after")
+    def _trains_what_is_no_rule(self, info: ValidationInfo) -> "OuterConfig":
+        steps = self.budget.static_steps or self.budget.dynamic_steps
+        if not steps and self.module_kinds != (Kind.POLICY,) and info.context != SAVED:
+            raise ValueError(
+                f"budget: expected steps of training for candidates of {', '.join(self.module_kinds)}, got none; set static_steps or "
+                "dynamic_steps, or kinds: [policy]"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _scores_days_that_are_not_trained_on(self, info: ValidationInfo) -> "OuterConfig":
         inner, first = self.inner, self.inner.first_scored_day
         if not first or not inner.folds or info.context == SAVED:  # so that runs of earlier versions stay readable

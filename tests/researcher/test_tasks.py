@@ -15,6 +15,8 @@ from serl.researcher.outer.config import load_config, parse_config
 from serl.researcher.tasks import load_task, task_names
 from tests.agents.execution.test_data import rows, write
 
+RULE = f"budget: {{static_steps: 0, dynamic_steps: 0}}\nincumbent: {{policy: {example(Kind.POLICY, 'spec')}}}\n"
+"""Settings of a run without training."""
 SIMULATED = [name for name in task_names() if not load_task(name).expects]
 
 
@@ -125,6 +127,7 @@ def test_a_file_that_is_no_task(tmp_path: Path, text: str, said: str) -> None:
         ("budget: {static_steps: -1}", r"budget\.static_steps"),
         ("budget: {seed: -1}", r"budget\.seed"),
         ("budget: {static_steps: 0, dynamic_steps: 0}", "expected steps of training, got none"),
+        (f"{RULE}kinds: [policy, reward]", "expected steps of training for candidates of policy, reward, got none"),
     ],
 )
 @pytest.mark.parametrize("market", [[], [Path("own.day")]], ids=["", "market"])
