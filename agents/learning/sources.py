@@ -37,10 +37,8 @@ from serl.agents.learning.folds import FOLD, fold_of_hours, fold_seeds
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.realism.days import load_day, window_text
 from serl.agents.signals.forecaster_file import read_forecaster
-from serl.agents.traders.builtin import POPULATIONS, read_yaml
-from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.forecasters import with_observed_forecaster
-from serl.agents.traders.overrides import changed_population
+from serl.agents.traders.overrides import load_changed
 from serl.agents.traders.phases import Phases
 from serl.agents.traders.registry import load_kind
 from serl.exchange.config import time_of_day_ns, time_of_day_text
@@ -341,8 +339,7 @@ class Simulated:
     @cached_property
     def _population(self) -> Any:
         config = self.config
-        values = read_yaml(config.population, POPULATIONS, PopulationError, "name and groups")
-        population = changed_population(values, config.population_changes, config.population)
+        population = load_changed(config.population, config.population_changes)
         if config.forecaster is None:
             return population
         return with_observed_forecaster(population, read_forecaster(config.forecaster))

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from serl.agents.traders.builtin import did_you_mean
+from serl.agents.traders.builtin import POPULATIONS, did_you_mean, read_yaml
 from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.population import GroupConfig, PopulationConfig, check_population
 from serl.agents.traders.registry import load_kind
@@ -64,6 +64,12 @@ def leaves(overrides: Mapping[Any, Any], above: Path = ()) -> Iterator[Path]:
             yield from leaves(value, path)
         else:
             yield path
+
+
+def load_changed(source: str, overrides: Mapping[Any, Any]) -> PopulationConfig:
+    """The population of a YAML file, or of a shipped name, with the overrides. Raises PopulationError if there is none or the result is invalid."""
+    values = read_yaml(source, POPULATIONS, PopulationError, "name and groups")
+    return changed_population(values, overrides, source)
 
 
 def changed_population(values: Mapping[str, Any], overrides: Mapping[Any, Any], source: str) -> PopulationConfig:

@@ -217,10 +217,11 @@ def _imagined(module: Any, real: Scenario, config: MarketConfig, seed: int) -> m
 def _dynamic(
     modules: dict[Kind, Any], settings: TrainingSettings, real: Scenario, seed: int, folder: Path
 ) -> MarketConfig:
-    """The dynamic market. With a `profiles` module, its population is written to the folder."""
+    """The dynamic market. With a `profiles` module, its population is written to the folder; changes of the settings' population do not apply
+    to it."""
     if Kind.PROFILES not in modules:
         return settings.dynamic
     random = np.random.Generator(np.random.PCG64(seed))
     made = checks.population(modules[Kind.PROFILES](markets.statistics(real.source, settings.market), random))
     (folder / POPULATION).write_text(json.dumps(made, default=float))  # JSON is valid YAML
-    return settings.dynamic.model_copy(update={"population": str(folder / POPULATION)})
+    return settings.dynamic.model_copy(update={"population": str(folder / POPULATION), "population_changes": {}})

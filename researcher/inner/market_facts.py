@@ -6,7 +6,7 @@ from serl.agents.execution.data import TRAIN
 from serl.agents.execution.environment.hours import WARM_UP_S
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.sources import FIRST_SEEDS, Books, open_source
-from serl.agents.traders.population import load_population
+from serl.agents.traders.overrides import load_changed
 from serl.agents.traders.simulate import simulate
 from serl.researcher.inner import markets
 
@@ -18,7 +18,7 @@ def market_facts(config: MarketConfig) -> dict[str, float]:
     """MarketStatistics of the first training hours, by name; for simulated days, of the first quarter of an hour of the first day."""
     if config.kind != "dynamic":
         return asdict(markets.statistics(open_source(config), config))
-    population = load_population(config.population)
+    population = load_changed(config.population, config.population_changes)
     start_ns, end_ns = config.span_ns or (population.open_ns + WARM_UP_S * markets.SECOND_NS, population.close_ns)
     end_ns = min(end_ns, start_ns + SIMULATED_NS)
     day = simulate(population, FIRST_SEEDS[TRAIN], end_ns)

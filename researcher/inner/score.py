@@ -36,7 +36,7 @@ from serl.agents.learning.policy import Policy as TrainedPolicy
 from serl.agents.learning.rule_policy import RulePolicy
 from serl.agents.learning.sources import Books
 from serl.agents.learning.team import split_orders
-from serl.agents.traders.population import load_population
+from serl.agents.traders.overrides import load_changed
 from serl.agents.traders.simulate import simulate
 from serl.exchange.errors import ConfigError, SerlError
 from serl.exchange.records import Rows
@@ -175,7 +175,7 @@ def _exchange_orders(settings: Settings, part: str) -> tuple[list[Day], Rows, ND
         used = sorted(set(episodes["day"].tolist()))
         episodes["day"] = np.searchsorted(used, episodes["day"])
         return [scenario.source.days[day] for day in used], episodes, clusters
-    population = load_population(config.population)
+    population = load_changed(config.population, config.population_changes)
     seeds = sorted(set(episodes["day"].tolist()))
     until_ns = int((episodes["start_ns"] + episodes["interval_ns"] * episodes["steps"]).max()) + 2_000_000_000
     episodes["day"] = np.searchsorted(seeds, episodes["day"])

@@ -63,8 +63,9 @@ class TrainingSettings(StrictSettings):
 
     @model_validator(mode="after")
     def _without_forecasts(self) -> "TrainingSettings":
-        if self.market.forecaster is not None:
-            raise ValueError("market.forecaster: expected none, got one; candidates observe no forecasts")
+        for name, market in (("market", self.market), ("dynamic", self.dynamic)):
+            if market.forecaster is not None:
+                raise ValueError(f"{name}.forecaster: expected none, got one; candidates observe no forecasts")
         return self
 
 

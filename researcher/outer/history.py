@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from serl.agents.learning.market_config import MarketConfig
 from serl.researcher.inner.settings import Settings
 
 SEED = 3_000_000
@@ -21,14 +22,14 @@ def with_history(settings: Settings, folder: Path) -> Settings:
         return settings
     path = folder / "history.day"
     if not path.exists():
-        _simulate(settings.dynamic.population, SEED + (settings.first_scored_day or 0), path)
+        _simulate(settings.dynamic, SEED + (settings.first_scored_day or 0), path)
     return settings.model_copy(update={"market": settings.market.model_copy(update={"data": [path.resolve()]})})
 
 
-def _simulate(name: str, seed: int, path: Path) -> None:
-    from serl.agents.traders.population import load_population
+def _simulate(market: MarketConfig, seed: int, path: Path) -> None:
+    from serl.agents.traders.overrides import load_changed
     from serl.agents.traders.simulate import simulate
     from serl.exchange.config import time_of_day_ns
     from serl.history.day import write_day
 
-    write_day(simulate(load_population(name), seed, time_of_day_ns(UNTIL)), path)
+    write_day(simulate(load_changed(market.population, market.population_changes), seed, time_of_day_ns(UNTIL)), path)

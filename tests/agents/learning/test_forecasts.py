@@ -184,6 +184,8 @@ def test_where_there_are_no_forecasts(file: Path, tmp_path: Path) -> None:
         serl.environments.parallel_env(data="amzn.day", forecaster=file)
     with pytest.raises(ValueError, match=r"market.forecaster: expected none, got one"):
         TrainingSettings(market=config(file))
+    with pytest.raises(ValueError, match=r"dynamic.forecaster: expected none, got one"):
+        TrainingSettings(dynamic=config(file))
     (tmp_path / "bad").write_text("{}")
     with pytest.raises(SignalError, match="expected a forecaster"):
         scenario(tmp_path / "bad").env(Scales())

@@ -4,12 +4,13 @@ import dataclasses
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from serl.agents.execution.data import TEST, TRAIN, UNSEEN
+from serl.agents.execution.data import TEST, TRAIN, UNSEEN, VALIDATION
 from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.vector import LAYOUT, SCALES
 from serl.agents.execution.policies.reactive import Passive
@@ -25,6 +26,7 @@ from serl.history.day import Day, write_day
 from serl.history.generate import generate_day
 from serl.researcher.inner import score as scoring
 from serl.researcher.inner.errors import SealedError
+from serl.researcher.inner.market_facts import market_facts
 from serl.researcher.inner.settings import STATIC, Settings
 from serl.researcher.inner.training_data import file_of
 from serl.researcher.inner.versions import versions_of
@@ -161,6 +163,16 @@ def test_no_scored_hour_of_several_days_is_trained_on(tmp_path: Path) -> None:
         trained = hours_of(days, [(one.day, one.start_ns, one.end_ns) for one in open_source(own.market).hours(TRAIN)])
         assert {date for date, _ in scored} == {dates[seed]}
         assert scored and trained and not scored & trained
+
+
+def test_simulated_days_have_the_traders_that_the_settings_change() -> None:
+    def market(changes: dict[str, Any]) -> MarketConfig:
+        return MarketConfig(kind="dynamic", population="small", hours="09:31-09:33", duration_s=60, population_changes=changes)  # fmt: skip
+
+    few, many = market({}), market({"groups.0.count": 3})
+    orders = [len(scoring._exchange_orders(Settings(dynamic=one, orders=2), VALIDATION)[0][0].commands) for one in (few, many)]  # fmt: skip
+    trades = [market_facts(one)["trades_per_s"] for one in (few, many)]
+    assert orders[1] > 2 * orders[0] and trades[1] > 1.5 * trades[0]
 
 
 @pytest.mark.long
