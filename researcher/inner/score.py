@@ -37,6 +37,7 @@ from serl.agents.learning.rule_policy import RulePolicy
 from serl.agents.learning.sources import Books
 from serl.agents.learning.team import split_orders
 from serl.agents.traders.overrides import load_changed
+from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.simulate import simulate
 from serl.exchange.errors import ConfigError, SerlError
 from serl.exchange.records import Rows
@@ -154,10 +155,25 @@ def scoring_set(settings: Settings, part: str | None = None, permit: Permit | No
 
 
 def require_unseen(settings: Settings) -> None:
-    """ConfigError if these settings of a race would score hours that training may have seen."""
-    if settings.day and settings.scored_in == "exchange":
+    """ConfigError if these settings of a race would score hours that training may have seen, or simulated days whose rules the score lacks."""
+    if settings.scored_in == "exchange" and not settings.day:
+        _simulated_population(settings.dynamic)
+    elif settings.scored_in == "exchange":
         first = settings.of_seed(0)
+        assert settings.day is not None
         scored_data(settings.day, first.scoring_part, first.market)
+
+
+def _simulated_population(config: MarketConfig) -> PopulationConfig:
+    """The population of the days to score. ConfigError if its market has rules, such as fees: books side by side are replayed without them."""
+    population = load_changed(config.population, config.population_changes)
+    if population.has_rules:
+        rules = ", ".join(population.market.model_dump(exclude_defaults=True))
+        raise ConfigError(
+            f"scored_in: exchange: expected a population without rules of its market, which are not served, got {population.name} with {rules}; "
+            "use scored_in: market"
+        )
+    return population
 
 
 def _exchange_orders(settings: Settings, part: str) -> tuple[list[Day], Rows, NDArray[np.int64]]:
@@ -175,7 +191,7 @@ def _exchange_orders(settings: Settings, part: str) -> tuple[list[Day], Rows, ND
         used = sorted(set(episodes["day"].tolist()))
         episodes["day"] = np.searchsorted(used, episodes["day"])
         return [scenario.source.days[day] for day in used], episodes, clusters
-    population = load_changed(config.population, config.population_changes)
+    population = _simulated_population(config)
     seeds = sorted(set(episodes["day"].tolist()))
     until_ns = int((episodes["start_ns"] + episodes["interval_ns"] * episodes["steps"]).max()) + 2_000_000_000
     episodes["day"] = np.searchsorted(seeds, episodes["day"])

@@ -175,6 +175,16 @@ def test_simulated_days_have_the_traders_that_the_settings_change() -> None:
     assert orders[1] > 2 * orders[0] and trades[1] > 1.5 * trades[0]
 
 
+def test_rules_that_the_exchange_of_a_score_would_lack_are_refused() -> None:
+    """Training would pay the fees, and scores would not."""
+    market = MarketConfig(kind="dynamic", population="small", population_changes={"market.fees.taker_ppm": 300})
+    with pytest.raises(
+        ConfigError, match=r"expected a population without rules .* got small with fees; use scored_in: market"
+    ):
+        scoring.require_unseen(Settings(dynamic=market))
+    scoring.require_unseen(Settings(dynamic=market, scored_in="market", market=market))
+
+
 @pytest.mark.long
 def test_simulated_days_where_none_is_given(settings: Settings) -> None:
     simulated = settings.model_copy(update={"day": None, "orders": 4})
