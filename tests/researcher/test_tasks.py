@@ -127,6 +127,7 @@ def test_a_file_that_is_no_task(tmp_path: Path, text: str, said: str) -> None:
         ("budget: {static_steps: -1}", r"budget\.static_steps"),
         ("budget: {seed: -1}", r"budget\.seed"),
         ("budget: {static_steps: 0, dynamic_steps: 0}", "expected steps of training, got none"),
+        ("inner: {market: {kind: dynamic}, dynamic: {first_day: 1}}", "expected the same first_day .* got 0 and 1"),
         (f"{RULE}kinds: [policy, reward]", "expected steps of training for candidates of policy, reward, got none"),
     ],
 )
