@@ -21,7 +21,7 @@ curve_option = click.option(
 replace_option = click.option(
     "--replace",
     is_flag=True,
-    help="End another session of the participant, as that of a run that crashed; by default the login is refused.",
+    help="End another session of the participant, such as that of a crashed run; by default the login is refused.",
 )
 
 

@@ -28,7 +28,7 @@ def experiment(
 ) -> None:  # fmt: skip
     """Compare variants of a simulated market, the arms in FILE (a YAML file, or tick-size, latency-advantage, ...).
 
-    Every arm is simulated with the same seeds. Prints the mean of each measure and its difference to the baseline, with intervals over
+    Every arm is simulated with the same seeds. Prints the mean of each measure and its difference from the baseline, with intervals over
     seeds, and writes a page, JSON and a picture to OUTPUT. Ctrl-C loses no finished run; --resume continues, also with more seeds.
     """
     from serl.extras import require_reports

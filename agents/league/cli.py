@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     help="symmetric:TICKS, avellaneda-stoikov:RISK or glft:RISK; may be repeated.  [default: symmetric:1, avellaneda-stoikov:0.01]",
 )  # fmt: skip
 @click.option("--windows", type=int, help="Windows of each match.  [default: 256]")
-@click.option("--seed", type=int, help="Of the windows.  [default: 1]")
+@click.option("--seed", type=int, help="Seed of the windows.  [default: 1]")
 @click.option("--rounds", type=int, help="Rounds of self-play; 0: nobody learns.  [default: 2]")
 @click.option("--seeds", type=int, help="Seeds with which learners are trained.  [default: 3]")
 @click.option("--executor-steps", type=int, help="Decisions of a learning executor in a round.  [default: 60000]")

@@ -21,7 +21,9 @@ def signals() -> None:
 @DAYS
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The forecaster to write (JSON).")
 @click.option("--hours", default="10:00-13:00", show_default=True, help="Training hours; nothing later is used.")
-@click.option("--horizons", default="1,10,60", show_default=True, help="Seconds, multiples of 0.1, by commas.")
+@click.option(
+    "--horizons", default="1,10,60", show_default=True, help="Seconds, multiples of 0.1, separated by commas."
+)
 @click.option("--symbol", help="Symbol of all days; by default the first of the first day.")
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(0), help="Seed of the networks' training.")
 def train(days: tuple[Path, ...], output: Path, hours: str, horizons: str, symbol: str | None, seed: int) -> None:

@@ -12,7 +12,7 @@ FOLDER = click.Path(path_type=Path)
 
 @click.group(epilog="Example: serl journal verify ./journal")
 def journal() -> None:
-    """Verify, describe and repair the journal of a stopped exchange."""
+    """Verify, describe, compress and repair the journal of an exchange."""
 
 
 @journal.command(epilog="Example: serl journal verify ./journal")

@@ -62,7 +62,7 @@ def start(
     path: Path, market: tuple[Path, ...], url: str | None, model: str | None, form: str | None, iterations: int | None, candidates: int | None, hours: float | None,
     tokens: int | None, seed: int | None, on: str | None, adapter: Path | None, experience: Path | None, output: Path | None, resume: bool, offline: bool,
 ) -> None:  # fmt: skip
-    """Run the outer loop. Ctrl-C stops it; --resume continues it."""
+    """Design, train and score learning algorithms, iteration by iteration. Ctrl-C stops the run; --resume continues it."""
     from serl.researcher.outer import run
     from serl.researcher.outer.config import load_config, parse_config, require_packages, with_experience
 
