@@ -377,7 +377,7 @@ def keys() -> None:
 def new(folder: Path) -> None:
     """Create a server and a client key pair in FOLDER. Give clients all files except server.key.
 
-    The exchange admits the key in client.public, and those of participants in its configuration; make them with `serl keys client`.
+    The exchange admits the key in client.public, and those of participants in its configuration; make the latter with `serl keys client`.
     """
     from serl.exchange.keys import new_keys
 

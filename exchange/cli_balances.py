@@ -24,7 +24,7 @@ def deposit(participant: str, asset: str, amount: str, request: Request) -> None
 @click.argument("amount")
 @exchange_options
 def withdraw(participant: str, asset: str, amount: str, request: Request) -> None:
-    """Take an AMOUNT off what a participant has of an ASSET. It is refused if the account has balance checks and less is free."""
+    """Take an AMOUNT off what a participant has of an ASSET. It is refused if the account has balance checks and less than AMOUNT is free."""
     if not _is_positive(amount):
         raise ConfigError(
             f"AMOUNT: expected a number above 0, got {amount[:80]!r}; give what is to be taken off, like 100"

@@ -34,7 +34,7 @@ def exchange_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @click.option("--connect", default=DEFAULT_ENDPOINT, show_default=True, help="Orders endpoint of the exchange.")
     @curve_option
-    @token_options("Token of a participant with the permission for it")
+    @token_options("Token of a participant that may do this")
     @functools.wraps(command)
     def with_request(connect: str, curve: Path | None, token: str, **options: Any) -> None:
         command(request=functools.partial(_send_request, connect, curve, token), **options)

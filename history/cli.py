@@ -157,7 +157,7 @@ def _exists(path: Path) -> click.UsageError:
     show_default=True,
     help="Levels per side of a LOBSTER order book, or of the table book.",
 )
-@click.option("--every", type=FloatRange(0, min_open=True), help="Table book: one row in so many seconds. [after each change]")  # fmt: skip
+@click.option("--every", type=FloatRange(0, min_open=True), help="Table book: one row every so many seconds. [after each change]")  # fmt: skip
 @click.option("--symbol", help="Symbol to export; LOBSTER has one only. [all]")
 def export(file: Path, output: Path, kind: str | None, levels: int, every: float | None, symbol: str | None) -> None:
     """Export the day FILE, or a recorded session, as ITCH 5.0 or LOBSTER, or as a table: its orders, events, trades, quotes or books."""

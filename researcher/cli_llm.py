@@ -58,7 +58,7 @@ def verify(names: tuple[str, ...]) -> None:
 @llm.command(epilog="Example: serl llm unpack tiny")
 @click.argument("name", default="tiny", metavar="[tiny|coder|PATH.gguf]")
 def unpack(name: str) -> None:
-    """Write the copies of a model that tuning (fp32) and serving (8-bit, if that is faster) use next to its file. The first run does this by itself."""
+    """Write, next to a model's file, the copies that tuning (fp32) and serving (8-bit, if that is faster) use. The first run does this by itself."""
     from serl.researcher.llm.eight_bit import served_file
     from serl.researcher.llm.models import find
     from serl.researcher.tuning.base import dequantised

@@ -21,9 +21,11 @@ from serl.ranges import SEED_MAX
 @FORECASTER
 @click.option("--steps", type=click.IntRange(min=1), help="Total environment steps.")
 @click.option(
-    "--parts", type=click.IntRange(1, 1024), help="ppo: parts in which the environments collect (rollout_parts)."
+    "--parts",
+    type=click.IntRange(1, 1024),
+    help="ppo: number of parts into which the environments are divided (rollout_parts).",
 )
-@on_option("ppo: collect the parts on this machine, or each as an actor on a Ray cluster.")
+@on_option("ppo: run the parts on this machine, or each as an actor on a Ray cluster.")
 @click.option("--seed", type=click.IntRange(0, SEED_MAX), help="Seed of weights, actions and episodes.")
 @click.option(
     "--start-from",

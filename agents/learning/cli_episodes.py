@@ -131,7 +131,7 @@ def _record(
     "--best", default=0.2, show_default=True, type=FloatRange(0, 1, min_open=True),
     help="Share of the episodes to imitate, those with the highest returns; 1: all.",
 )  # fmt: skip
-@click.option("--epochs", default=100, show_default=True, type=click.IntRange(min=1), help="At most so many.")
+@click.option("--epochs", default=100, show_default=True, type=click.IntRange(min=1), help="Maximum number of epochs.")
 @click.option(
     "--seed",
     default=0,

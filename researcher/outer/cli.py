@@ -32,7 +32,7 @@ def researcher() -> None:
     "--market",
     multiple=True,
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="File of bars, or day with a book, to train in; may be repeated for days. The final score is of the first.",
+    help="File of bars, or day with a book, to train in; may be repeated for days. The final score is measured on the first.",
 )
 @click.option(
     "--url", help="Base URL of an OpenAI-compatible endpoint; without it serl serves a model on this machine."
