@@ -3,7 +3,8 @@
 The honest client sends 1,000 orders a second and measures each from the time at which it is due (as in `served`) while a subscriber follows its symbol. An attack runs
 in a process of its own, by turns against the exchange and against sockets that drop everything; `ratio` is the honest p99 of the former over that of the latter, so
 that the attacker's own use of the processor does not count; `ratio_quiet` is the same over the p99 without any attack. Sockets that drop everything take more than an
-exchange that holds its clients back. Medians of the turns; each attack has a new exchange with RESTING orders. `memory` is the exchange's resident
+exchange that holds its clients back. Medians of the turns, and the 95 % interval of `ratio` (bootstrap over turns: more turns, a narrower one); each attack has a new
+exchange with RESTING orders. `memory` is the exchange's resident
 memory after the attack over that before it; `work_us_per_order` is the processor time of the exchange's
 loop per honest order, and `work_ratio` that over the same while the attack runs elsewhere: unlike latencies, busy machines hardly change it; `feed` is the share of the honest client's orders that the subscriber saw; `survived` is 0 if the exchange ended.
 
@@ -27,6 +28,7 @@ from typing import Any
 
 import msgpack
 import numpy as np
+import numpy.typing as npt
 import zmq
 
 from benchmarks import client
@@ -35,6 +37,7 @@ from serl.exchange.config import socket_endpoints
 from serl.exchange.records import COMMAND
 
 RATE_PER_S, COUNT, TURNS, RESTING = 1000, 1500, 3, 200_000
+RESAMPLES = 10_000
 CONFIG: dict[str, dict[str, Any]] = {
     "limits": {
         "messages_per_s_max": 10_000, "cancels_per_s_max": 2000, "bulk_rows_max": BULK_ROWS,
@@ -44,6 +47,7 @@ CONFIG: dict[str, dict[str, Any]] = {
     "accounts": {"honest": {"messages_per_s_max": 0}},  # it builds the book; then it sends RATE_PER_S
 }  # fmt: skip
 """What an exchange sets that does not trust its participants."""
+Floats = npt.NDArray[np.float64]
 CONTEXT = multiprocessing.get_context("spawn")
 
 
@@ -210,8 +214,8 @@ def attacked(names: tuple[str, ...], turns_count: int, **limits: float) -> dict[
                     time.sleep(0.5)
                     worked_ns = _worked_ns(pid)
                     with _first_in_line():
-                        measured = honest.measure()
-                    found.append((*measured, (_worked_ns(pid) - worked_ns) / COUNT / 1e3))
+                        figures = honest.measure()
+                    found.append((*figures, (_worked_ns(pid) - worked_ns) / COUNT / 1e3))
                     for worker in workers:
                         worker.kill()
                         worker.join()
@@ -220,11 +224,23 @@ def attacked(names: tuple[str, ...], turns_count: int, **limits: float) -> dict[
                     break
             survived = float(exchange.process.poll() is None)
             exchange.process.kill()  # it may no longer hear that it is to stop
-    alone, _, idle_work, hostile, feed, work, quiet, _ = np.nanmedian(np.array(turns), axis=0).tolist()
+    measured = np.array(turns)
+    alone, _, idle_work, hostile, feed, work, quiet, _ = np.nanmedian(measured, axis=0).tolist()
+    low, high = _interval(hostile_us=measured[:, 3], alone_us=measured[:, 0])
     return {
-        "p99_us": hostile, "ratio": hostile / alone, "ratio_quiet": hostile / quiet, "work_us_per_order": work, "work_ratio": work / idle_work,
+        "p99_us": hostile, "ratio": hostile / alone, "ratio_low": low, "ratio_high": high, "ratio_quiet": hostile / quiet, "work_us_per_order": work, "work_ratio": work / idle_work,
         "memory": max(turn[-1] for turn in turns), "feed": feed, "survived": survived,
     }  # fmt: skip
+
+
+def _interval(hostile_us: Floats, alone_us: Floats) -> tuple[float, float]:
+    """95 % interval of the ratio of the medians over turns, (turns,) each: percentiles of a bootstrap that draws whole turns."""
+    count = len(hostile_us)
+    drawn = np.random.default_rng(1).integers(0, count, (RESAMPLES, count))
+    low, high = np.percentile(
+        np.median(hostile_us[drawn], axis=1) / np.median(alone_us[drawn], axis=1), (2.5, 97.5), method="nearest"
+    )
+    return float(low), float(high)
 
 
 def run(names: list[str] | None = None, turns_count: int = TURNS, **limits: float) -> dict[str, dict[str, float]]:

@@ -38,8 +38,8 @@ class Connection:
         socket.linger = 500
         if name == "feed":
             socket.rcvhwm = 100_000
-        if name == "orders":
-            socket.sndhwm = 0  # no limit: a login sends all unanswered commands at once
+        if name in ("orders", "feed"):
+            socket.sndhwm = 0  # no limit: a login sends all unanswered commands at once, a connection all subscriptions, and libzmq drops what is more
         if self._curve is not None:
             self._curve.open(socket)
         socket.connect(self._endpoints[name])

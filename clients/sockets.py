@@ -49,6 +49,8 @@ class Sockets:
         socket = self._context.socket(kind)
         socket.linger = 0
         socket.rcvhwm = FEED_MESSAGES_MAX
+        if name == "feed":
+            socket.sndhwm = 0  # no limit: a connection begins with all subscriptions, and libzmq drops what is more
         socket.reconnect_ivl, socket.reconnect_ivl_max = 100, 500
         socket.immediate = True  # without a connection a send fails instead of queueing for a later exchange
         if self._keys is not None:

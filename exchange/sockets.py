@@ -11,8 +11,9 @@ from serl.exchange.zap import DOMAIN
 
 CURVE_HANDSHAKE_BYTES = 1024
 """The largest message of a CURVE handshake: libzmq limits it like every other message."""
-UNREAD_MAX = 16
-"""Messages per connection that libzmq reads ahead from the feed, queries and admin sockets; more wait in TCP."""
+UNREAD_MAX = {"feed": 2, "queries": 16, "admin": 16}
+"""Messages per connection that libzmq reads ahead; more wait in TCP. Whenever the exchange sends on the feed, libzmq moves so many of each connection
+into a queue without a limit, and a flood of subscriptions filled it. With 1, libzmq reads none."""
 KINDS = {"orders": zmq.ROUTER, "feed": zmq.XPUB, "queries": zmq.ROUTER, "admin": zmq.ROUTER}
 
 
@@ -66,5 +67,5 @@ def _limit(socket: "zmq.Socket[bytes]", name: str, config: ExchangeConfig) -> No
     socket.sndhwm = limits.outbound_messages_max
     if name in ("queries", "admin"):
         socket.sndhwm = limits.replies_unread_max
-    if name != "orders":
-        socket.rcvhwm = UNREAD_MAX
+    if name in UNREAD_MAX:
+        socket.rcvhwm = UNREAD_MAX[name]
