@@ -9,7 +9,6 @@ from click.testing import CliRunner
 
 from serl.agents.impact.cli import impact
 from serl.agents.impact.errors import ImpactError
-from serl.agents.pages.errors import ReportFileError
 from serl.agents.realism.errors import RealismError
 from serl.agents.realism.tape import SECOND_NS
 from serl.cli import COMMANDS, RENAMED, serl
@@ -37,7 +36,7 @@ def test_impact_in_a_replay(tmp_path: Path) -> None:
         assert gives_way["impact_at_end_ticks"] > plain["impact_at_end_ticks"] + 1
         assert gives_way["impact_ticks"][-1] > plain["impact_ticks"][-1] + 1, "it is remembered"
     for wrong in (["--qty-share", "much"], ["--window", "10:10-10:00"], ["-o", str(tmp_path / "none" / "x.json")]):
-        with pytest.raises((RealismError, ReportFileError)):
+        with pytest.raises((RealismError, UnwritableFileError)):
             impact.main([*arguments, *wrong], standalone_mode=False)
 
 
