@@ -133,10 +133,8 @@ def execute_commands(commands: Rows) -> tuple[MidPath, Market]:
 
 
 def _mid_path(commands: Rows, touch: Ints, traded: Ints) -> MidPath:
-    two_sided = (touch[:, 0] > 0) & (
-        touch[:, 1] > touch[:, 0]
-    )  # while orders are collected for an auction, the book may be crossed
-    mid = np.where(two_sided, touch.sum(axis=1) / 2.0, np.nan)
+    bid, ask = touch[:, 0], touch[:, 1]
+    mid = np.where((bid > 0) & (ask > bid), (bid + ask) / 2.0, np.nan)
     return MidPath(commands["time_ns"].copy(), mid, traded, commands["participant"] == EXECUTOR)
 
 

@@ -224,10 +224,8 @@ class Link(threading.Thread):
                 view.book.apply_snapshot(reply)
 
         def on_trades(reply: list[Any], round_trip_s: float) -> None:
-            feed = view.trade_feed
-            if (
-                reply[0] != Kind.ERROR and feed.needs_snapshot and reply[3] >= feed.sequence
-            ):  # otherwise to an earlier request
+            feed = view.trade_feed  # it may have had the reply to a later request
+            if reply[0] != Kind.ERROR and feed.needs_snapshot and reply[3] >= feed.sequence:
                 view.apply_trades(reply)
 
         def on_status(reply: list[Any], round_trip_s: float) -> None:

@@ -156,12 +156,13 @@ def scoring_set(settings: Settings, part: str | None = None, permit: Permit | No
 
 def require_unseen(settings: Settings) -> None:
     """ConfigError if these settings of a race would score hours that training may have seen, or simulated days whose rules the score lacks."""
-    if settings.scored_in == "exchange" and not settings.day:
+    if settings.scored_in != "exchange":
+        return
+    if not settings.day:
         _simulated_population(settings.dynamic)
-    elif settings.scored_in == "exchange":
-        first = settings.of_seed(0)
-        assert settings.day is not None
-        scored_data(settings.day, first.scoring_part, first.market)
+        return
+    first = settings.of_seed(0)
+    scored_data(settings.day, first.scoring_part, first.market)
 
 
 def _simulated_population(config: MarketConfig) -> PopulationConfig:

@@ -240,14 +240,16 @@ class OuterConfig(StrictSettings):
     @model_validator(mode="after")
     def _scores_days_that_are_not_trained_on(self, info: ValidationInfo) -> "OuterConfig":
         inner, first = self.inner, self.inner.first_scored_day
+        if not inner.folds or info.context == SAVED:  # so that runs of earlier versions stay readable
+            return self
         static, dynamic = inner.market.first_day, inner.dynamic.first_day
-        two = inner.market.kind == "dynamic" and self.budget.static_steps and self.budget.dynamic_steps
-        if two and inner.folds and not first and static != dynamic and info.context != SAVED:
+        trains_in_two = inner.market.kind == "dynamic" and self.budget.static_steps and self.budget.dynamic_steps
+        if trains_in_two and not first and static != dynamic:
             raise ValueError(
                 f"inner: expected the same first_day in both simulated markets, got {static} and {dynamic}: the folds of one are training days of "
                 "the other; set equal values, or folds: 0"
             )
-        if not first or not inner.folds or info.context == SAVED:  # so that runs of earlier versions stay readable
+        if not first:
             return self
         markets = inner.market, inner.dynamic
         begin, end = (choose(one.first_day for one in markets) for choose in (min, max))
