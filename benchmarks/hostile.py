@@ -37,7 +37,7 @@ from serl.exchange.config import socket_endpoints
 from serl.exchange.records import COMMAND
 from serl.exchange.wire import Kind
 
-RATE_PER_S, COUNT, TURNS, RESTING = 1000, 1500, 3, 200_000
+RATE_PER_S, COUNT, TURNS, RESTING = 1000, 1500, 5, 200_000
 RESAMPLES = 10_000
 CONFIG: dict[str, dict[str, Any]] = {
     "limits": {
@@ -49,7 +49,8 @@ CONFIG: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """What an exchange sets that does not trust its participants."""
 Floats = npt.NDArray[np.float64]
-CONTEXT = multiprocessing.get_context("spawn")
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["benchmarks.hostile", "tests.raw_zmtp"])  # an attacker then starts in milliseconds
 
 
 PROCESSORS = sorted(os.sched_getaffinity(0))
