@@ -20,6 +20,7 @@ import multiprocessing
 import os
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -50,7 +51,8 @@ CONFIG: dict[str, dict[str, Any]] = {
 """What an exchange sets that does not trust its participants."""
 Floats = npt.NDArray[np.float64]
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["benchmarks.hostile", "tests.raw_zmtp"])  # an attacker then starts in milliseconds
+CONTEXT.set_forkserver_preload(["__main__", "benchmarks.client", "benchmarks.hostile_attacks", "tests.raw_zmtp"])
+"""So an attacker starts in milliseconds."""
 
 
 PROCESSORS = sorted(os.sched_getaffinity(0))
@@ -92,7 +94,20 @@ def _last_in_line() -> None:
         _schedule(os.SCHED_IDLE, 0)
 
 
+def _end_with_benchmark() -> None:
+    """Ends this process when the benchmark ends, even if it was killed."""
+    benchmark = multiprocessing.parent_process()
+    assert benchmark is not None
+
+    def wait() -> None:
+        benchmark.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 def _attack(name: str, endpoint: str, ready: Any) -> None:
+    _end_with_benchmark()
     _last_in_line()
     ready.release()
     ATTACKS[name](endpoint)
@@ -100,6 +115,7 @@ def _attack(name: str, endpoint: str, ready: Any) -> None:
 
 def _sink(endpoint: str) -> None:
     """Sockets that drop everything, in place of the exchange."""
+    _end_with_benchmark()
     _last_in_line()
     poller = zmq.Poller()
     for name, address in socket_endpoints(endpoint).items():
