@@ -200,6 +200,13 @@ def _evaluate_with_progress(
         )  # fmt: skip
 
 
+OPTIMISTIC = {
+    "train": "A policy that was trained on these data has learnt in this part: its figures are optimistic.",
+    "validation": "A policy that was trained on these data may have been chosen on this part: its figures are optimistic.",
+}
+"""What to say about trained policies in a part of the data that is not held out."""
+
+
 def provenance(scenario: "Scenario", contenders: "Sequence[Contender]") -> str:
     """Describes the origin of the orders and the trained policies."""
     config, source = scenario.config, scenario.source.describe()
@@ -220,6 +227,7 @@ def provenance(scenario: "Scenario", contenders: "Sequence[Contender]") -> str:
                 f"{name}: {one.metadata['steps']:,} steps, seed {one.metadata['seed']}{trained_with(one.metadata)}."
                 for name, one in trained
             ),
+            *([OPTIMISTIC[config.part]] if trained and config.hours is None and config.part in OPTIMISTIC else []),
         ]
     )
 

@@ -101,6 +101,10 @@ def test_policies_of_one_name_are_named_as_they_were_given(
     assert [one.name for one in contenders] == ["twap", "a/run", "b/run"]
     assert [one.name for one in parse_contenders(["twap", "a/run"], scenario, None)] == ["twap", "run"]
     assert "a/run: 7 steps, seed 1. b/run: 7 steps" in provenance(scenario, contenders)
+    for part, said in (("train", True), ("validation", True), ("test", False)):
+        monkeypatch.setattr(scenario, "config", scenario.config.model_copy(update={"part": part, "hours": None}))
+        assert ("its figures are optimistic" in provenance(scenario, contenders)) == said
+        assert "optimistic" not in provenance(scenario, contenders[:1])  # a schedule
     check_policies("POLICIES", ["twap", "a/run", "b/run"])
     for again in ("a/run/", f"a/run/{POLICY}", "b/../a/run"):
         with pytest.raises(
@@ -346,7 +350,7 @@ def test_a_policy_is_not_compared_on_the_part_in_which_it_was_trained(kind: str,
     ):
         scenario.check_not_trained_on(trained_in(scenario))
     for part in ("train", "validation"):
-        scenario.check_not_trained_on(trained_in(Scenario(config.model_copy(update={"part": part}))))
+        scenario.check_not_trained_on(trained_in(Scenario(config.model_copy(update={"part": part, "hours": None}))))
     if kind == "books":  # the default of the one, hours of the other
         learnt = trained_in(Scenario(config.model_copy(update={"part": "train"})))
         with pytest.raises(ConfigError, match="trained in the part train"):
