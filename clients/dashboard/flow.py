@@ -1,4 +1,4 @@
-"""Order flow by kind of trader: follows the files of JSON lines that `serl agents start --flow FOLDER` writes.
+"""Order flow by kind of trader: follows the files of JSON lines that traders started with `--flow FOLDER` write.
 
 Each line covers one second of exchange time: `{"second": 34200, "sent": {SYMBOL: {KIND: [limit orders, market orders, cancels, lots ordered]}}}`,
 counted since midnight by the arrival time of the commands. Some lines have `"accounts": {SYMBOL: {KIND: [traders, position in lots, cash in ticks x
@@ -52,7 +52,7 @@ class Flow:
     @property
     def _current_problem(self) -> str:
         if not self._folder.is_dir():
-            return f"{self._folder} does not exist yet: waiting for `serl agents start --flow {self._folder}`"
+            return f"{self._folder} does not exist yet: waiting for traders started with `--flow {self._folder}`"
         return self._problem or next((file.problem for file in self._files.values() if file.problem), "")
 
     def _apply(self, line: dict[str, Any], path: Path) -> None:

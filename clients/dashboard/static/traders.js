@@ -32,7 +32,7 @@ export class TraderFlow {
     this.choice.hidden = this.traders == null;
     this.bySide.hidden = byTrader;
     this.element.hidden = !byTrader;
-    this.note.textContent = byTrader ? this.traders.problem || (this.traders.bars ? "" : "waiting for `serl agents start --flow`") : "";
+    this.note.textContent = byTrader ? this.traders.problem || (this.traders.bars ? "" : "waiting for orders of traders started with `--flow`") : "";
     this.note.hidden = !this.note.textContent;
     this.hint.textContent = byTrader ? `per ${durationText(this.traders.bar_s)}` : this.sideHint;
     if (byTrader) this.stack(this.traders, Number(this.choice.value));
